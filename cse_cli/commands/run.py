@@ -1,0 +1,38 @@
+"""`cse run`: recipes → trained, scored, recorded runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cse_cli.completion import complete_recipe
+
+EPILOG = (
+    "Examples:  cse run quickstart  ·  cse run recipes/ifcl_en.toml --seeds 3  ·  "
+    "cse run mini/simcse_en --set train.steps=100 --set losses.info_nce.temperature=0.1  ·  cse run --resume 3f2a"
+)
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run", epilog=EPILOG)(run)
+
+
+def run(
+    recipes: Annotated[
+        list[str] | None, typer.Argument(help="Recipe files or names.", autocompletion=complete_recipe)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed instead of the recipe's own.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="How many seeds (0, 1, …), or a list such as 1,5,7.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override: dotted.key=value, value as TOML.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Build all, show one batch of each view, stop.")] = False,
+    resume: Annotated[str | None, typer.Option(help="Take up the run whose id starts so.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Train and score recipes; record each run in MLflow."""
+    from cse_cli.jobs import jobs, run_all
+
+    queue = jobs(recipes or [], set_ or [], seed=seed, seeds=seeds, device=device, resume=resume)
+    raise typer.Exit(run_all(queue, dry_run=dry_run, as_json=json_))

@@ -1,0 +1,129 @@
+"""Where a run computes: devices, precision, and tensors that every device shares."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from registry.errors import CseError
+
+Precision = Literal["fp32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True)
+class Compute:
+    """One process's place to compute.
+
+    Args:
+        device: Where tensors live.
+        precision: What the forward pass computes in; losses stay in fp32.
+    """
+
+    device: torch.device
+    precision: Precision
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Return the context of a forward pass."""
+        if self.precision == "fp32":
+            return nullcontext()
+        kind = torch.bfloat16 if self.precision == "bf16" else torch.float16
+        return torch.autocast(self.device.type, dtype=kind)
+
+    def describe(self) -> str:
+        """Return the device's name as records keep it."""
+        if self.device.type == "cuda":
+            return f"{self.device} ({torch.cuda.get_device_name(self.device)})"
+        return f"{self.device} ({torch.get_num_threads()} threads)"
+
+
+def choose(device: str = "auto", precision: str = "auto") -> Compute:
+    """Return the device asked for and a precision that works on it.
+
+    Args:
+        device: "auto" takes the first CUDA device, else the CPU; or "cpu", "cuda", "cuda:1".
+        precision: "auto" is fp32 on CPU, bf16 on CUDA devices that have it, else fp32.
+
+    Raises:
+        CseError: No such device, or a precision that cannot work there; the message says why.
+    """
+    place = _place(device)
+    on_gpu = place.type == "cuda"
+    has_bf16 = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
+    if precision == "auto":
+        return Compute(place, "bf16" if has_bf16 else "fp32")
+    if precision == "fp16" and not on_gpu:
+        raise CseError(
+            "train.precision: 'fp16' cannot train on a CPU: it has no scaled half-precision kernels",
+            "use precision = 'auto' (fp32 here), or --device cuda on a machine that has one",
+        )
+    if precision == "bf16" and on_gpu and not has_bf16:
+        raise CseError(
+            f"train.precision: 'bf16' is not supported by {torch.cuda.get_device_name(place)}",
+            "use precision = 'auto' or 'fp16'",
+        )
+    if precision not in ("fp32", "bf16", "fp16"):
+        raise CseError(f"unknown precision '{precision}'", "use auto, fp32, bf16 or fp16")
+    return Compute(place, precision)  # type: ignore[arg-type]
+
+
+def _place(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(device)
+    except RuntimeError as error:
+        raise CseError(f"--device: unknown device '{device}'", "use auto, cpu, cuda or cuda:N") from error
+    if place.type not in ("cpu", "cuda"):
+        raise CseError(f"--device: '{device}' is not supported", "use auto, cpu, cuda or cuda:N")
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if place.type == "cuda" and (place.index or 0) >= found:
+        raise CseError(f"--device: '{device}' is not on this machine ({found} CUDA devices found)", "use --device auto")
+    return place
+
+
+class _Gather(torch.autograd.Function):
+    """All devices' rows below each other, by rank.
+
+    Every rank computes the same loss of the gathered rows, so the gradient of this rank's rows is already complete in
+    its own backward pass. Data parallelism then averages over ranks, which is undone here by the factor `world`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor) -> Tensor:
+        ctx.rows = local.shape[0]
+        world = dist.get_world_size()
+        parts = [torch.empty_like(local) for _ in range(world)]
+        dist.all_gather(parts, local.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        start = dist.get_rank() * ctx.rows
+        return gradients[0][start : start + ctx.rows] * dist.get_world_size()
+
+
+def world_size() -> int:
+    """Return the number of processes that train together."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Return this process's place among them."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def all_devices(local: Tensor) -> Tensor:
+    """Return (N, …): the rows of every device, with the exact gradient of one big batch.
+
+    Args:
+        local: (B, …); B must be equal on all devices.
+    """
+    if world_size() == 1:
+        return local
+    gathered: Tensor = _Gather.apply(local)  # type: ignore[no-untyped-call]
+    return gathered

@@ -1,0 +1,44 @@
+"""Sentences → vectors, for evaluation: each distinct sentence once, by length, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from cse_cli.devices import Compute
+from registry.types import Encoder
+
+
+class SentenceEncoder:
+    """An `Encode` that runs one encoder.
+
+    Args:
+        encoder: Whose `represent` makes the vectors.
+        compute: Device and precision.
+        batch_size: Sentences a batch.
+        max_length: Tokens a sentence is cut to.
+    """
+
+    def __init__(self, encoder: Encoder, compute: Compute, batch_size: int, max_length: int) -> None:
+        self.encoder = encoder
+        self.compute = compute
+        self.batch_size = batch_size
+        self.max_length = max_length
+
+    @torch.inference_mode()
+    def __call__(self, sentences: Sequence[str]) -> Tensor:
+        """Return (n, D) float32 on the CPU; equal sentences get equal vectors."""
+        places = {sentence: place for place, sentence in enumerate(dict.fromkeys(sentences))}
+        rows = self.encoder.vocabulary.ids(list(places), self.max_length)
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+        made: list[Tensor] = []
+        for start in range(0, len(order), self.batch_size):
+            tokens = self.encoder.vocabulary.pad([rows[i] for i in order[start : start + self.batch_size]])
+            with self.compute.autocast():
+                made.append(self.encoder.represent(tokens.to(self.compute.device)).float().cpu())
+        together = torch.cat(made)
+        vectors = torch.empty_like(together)
+        vectors[torch.tensor(order)] = together
+        return vectors[torch.tensor([places[sentence] for sentence in sentences])]

@@ -1,0 +1,68 @@
+"""What a run tells the person watching; the screen and the tests each listen in their own way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Started:
+    """What is about to run, printed before the first step.
+
+    Args:
+        run_id: In the tracking store.
+        steps: Of the whole training.
+        done: Steps done before a resume.
+        sentences: Rows of the training text.
+    """
+
+    recipe: str
+    title: str
+    seed: int
+    device: str
+    precision: str
+    run_id: str
+    home: str
+    steps: int
+    done: int
+    sentences: int
+
+
+class Observer(Protocol):
+    """Hears of progress; must not slow training down."""
+
+    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Something slow happens before the first step: loading, tokenising."""
+
+    def started(self, run: Started) -> None:
+        """Training begins or goes on."""
+
+    def stepped(self, step: int, loss: float, rate: float) -> None:
+        """A step is done; `rate` in sentences a second."""
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Dev scores ("evaluator.metric" → value) of a step are known."""
+
+    def warned(self, text: str) -> None:
+        """Something needs a person's eye."""
+
+
+class Silent:
+    """An observer that says nothing."""
+
+    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Say nothing."""
+
+    def started(self, run: Started) -> None:
+        """Say nothing."""
+
+    def stepped(self, step: int, loss: float, rate: float) -> None:
+        """Say nothing."""
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Say nothing."""
+
+    def warned(self, text: str) -> None:
+        """Say nothing."""

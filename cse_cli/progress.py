@@ -1,0 +1,107 @@
+"""A run on the screen: a live line in a terminal, plain lines elsewhere; always on stderr."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from cse_cli.observer import Started
+
+PLAIN_EVERY = 10.0
+"""Seconds between plain progress lines where there is no terminal."""
+
+
+class Screen:
+    """An observer for people. Use as a context manager around one or several runs."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
+        self.live = self.console.is_terminal
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._total = 0
+        self._preparing = ""
+        self._spoke = 0.0
+        self._dev = ""
+
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Say what is being waited for; counts are shown as they grow."""
+        self._close()
+        now = time.monotonic()
+        if what == self._preparing and now - self._spoke < PLAIN_EVERY and done < total:
+            return
+        self._preparing, self._spoke = what, now
+        count = f" {done:,}/{total:,}" if total else ""
+        self.console.print(f"[dim]{escape(what)}{count} …[/dim]", soft_wrap=True)
+
+    def started(self, run: Started) -> None:
+        """Print what runs where, then open the progress bar."""
+        again = f", going on after step {run.done}" if run.done else ""
+        self.console.print(
+            f"[bold]{escape(run.recipe)}[/bold] · {escape(run.title)} · seed {run.seed}{again}", soft_wrap=True
+        )
+        self.console.print(
+            f"  {run.steps:,} steps over {run.sentences:,} sentences · {escape(run.device)} · {run.precision}\n"
+            f"  run {run.run_id} · state in {escape(run.home)}",
+            soft_wrap=True,
+        )
+        self._dev, self._total = "", run.steps
+        if self.live:
+            self._bar = Progress(
+                TextColumn("  step"), MofNCompleteColumn(), BarColumn(bar_width=None),
+                TextColumn("loss {task.fields[loss]}  {task.fields[dev]}{task.fields[rate]}"), TimeRemainingColumn(),
+                console=self.console, transient=True,
+            )  # fmt: skip
+            self._task = self._bar.add_task("train", total=run.steps, completed=run.done, loss="–", dev="", rate="")
+            self._bar.start()
+        self._spoke = time.monotonic()
+        self._from = (run.done, self._spoke)
+
+    def stepped(self, step: int, loss: float, rate: float) -> None:
+        """Move the bar, or print a plain line now and then."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, loss=f"{loss:.4f}", dev=self._dev, rate=f"{rate:,.0f} sent/s")
+            return
+        now = time.monotonic()
+        if now - self._spoke >= PLAIN_EVERY:
+            self._spoke = now
+            done, since = self._from
+            left = (now - since) / max(1, step - done) * (self._total - step)
+            self.console.print(
+                f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left:,.0f} s left",
+                soft_wrap=True,
+            )
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Print dev scores; the best so far is marked."""
+        shown = "  ".join(f"{escape(name)} {value:.2f}" for name, value in scores.items())
+        self._dev = f"dev {next(iter(scores.values())):.2f}  "
+        label = "untrained" if step == 0 else f"step {step}"
+        self.console.print(f"  {label:>12}  {shown}{'  [green]best[/green]' if best else ''}", soft_wrap=True)
+
+    def warned(self, text: str) -> None:
+        """Print a warning."""
+        self.console.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Print why one of several runs stopped."""
+        self._close()
+        self.console.print(f"[red]error:[/red] {escape(what)}: {escape(str(error))}", soft_wrap=True)
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

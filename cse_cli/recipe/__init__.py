@@ -1,0 +1,1 @@
+"""Recipes: TOML text → a validated, complete, hashable description of an experiment."""

@@ -1,0 +1,153 @@
+"""A recipe between its tables and its schema: each part checked by itself, names not yet looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cse_cli.recipe.origins import Origins
+from cse_cli.recipe.parts import Checked, check_part
+from cse_cli.recipe.places import place_file
+from cse_cli.recipe.positions import Keys
+from cse_cli.recipe.problems import Problems
+from cse_cli.recipe.schema import Data, Evaluate, LossPart, Paper, Recipe, Train, TuneRange, View
+from cse_cli.recipe.sections import check_section
+from cse_cli.recipe.wording import shown_value
+from registry.core import Registry
+from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
+
+_LOSS_KEYS = frozenset({"weight", "views", "queue"})
+_NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is known of a recipe after each table was checked; a section is None where it cannot be used."""
+
+    encoders: dict[str, Checked]
+    views: dict[str, View]
+    augmenters: dict[str, tuple[Checked, ...]]
+    queue: Checked | None
+    losses: dict[str, LossPart]
+    loss_parts: dict[str, Checked]
+    evaluators: dict[str, Checked]
+    data: Data | None
+    train: Train | None
+    evaluate: Evaluate | None
+    paper: Paper | None
+    tune: dict[str, TuneRange]
+
+    def parts(self) -> Iterator[Checked]:
+        """Yield every component, encoders first."""
+        yield from self.encoders.values()
+        for augmenters in self.augmenters.values():
+            yield from augmenters
+        if self.queue is not None:
+            yield self.queue
+        yield from self.loss_parts.values()
+        yield from self.evaluators.values()
+
+
+def draft(tables: Mapping[str, Any], origins: Origins, problems: Problems) -> Draft:
+    """Check every table by itself."""
+    views, augmenters = _views(tables, problems)
+    loss_parts = _parts(tables, "losses", LOSSES, _LOSS_KEYS, problems)
+    losses = {key: check_section(LossPart, part.table, part.keys, problems) for key, part in loss_parts.items()}
+    queue = tables.get("queue")
+    return Draft(
+        encoders=_parts(tables, "encoders", ENCODERS, _NONE, problems),
+        views=views,
+        augmenters=augmenters,
+        queue=None if queue is None else check_part(queue, QUEUES, ("queue",), _NONE, problems),
+        losses={key: part for key, part in losses.items() if part is not None},
+        loss_parts=loss_parts,
+        evaluators=_parts(tables, "evaluators", EVALUATORS, _NONE, problems),
+        data=check_section(Data, _data(tables, origins), ("data",), problems),
+        train=check_section(Train, tables.get("train", {}), ("train",), problems),
+        evaluate=check_section(Evaluate, tables.get("evaluate", {}), ("evaluate",), problems),
+        paper=check_section(Paper, tables["paper"], ("paper",), problems) if "paper" in tables else None,
+        tune=_ranges(tables, problems),
+    )
+
+
+def check_top_level(tables: Mapping[str, Any], problems: Problems) -> None:
+    """Report what is wrong with the keys that are not tables, and with tables that no recipe has."""
+    plain = {key: value for key, value in tables.items() if key not in _SECTIONS}
+    stand_ins: dict[str, Any] = {"data": {}, "encoders": {}}
+    for required in ("data", "encoders"):
+        if required not in tables:
+            problems.add((), f"the recipe needs a table [{'encoders.online' if required == 'encoders' else required}]")
+    check_section(Recipe, {**plain, **stand_ins}, (), problems)
+
+
+_SECTIONS = frozenset(
+    {"data", "train", "evaluate", "paper", "queue", "encoders", "views", "losses", "evaluators", "tune"}
+)
+
+
+def _data(tables: Mapping[str, Any], origins: Origins) -> Any:
+    """Return the table with a single data set as a list of one, and the file found."""
+    table = tables.get("data", {})
+    if not isinstance(table, Mapping):
+        return table
+    changed = dict(table)
+    if isinstance(changed.get("dataset"), str):
+        changed["dataset"] = (changed["dataset"],)
+    if isinstance(changed.get("file"), str):
+        folder = origins.folder(("data", "file"))
+        changed["file"] = place_file(Path(changed["file"]), folder)
+    return changed
+
+
+def _tables(tables: Mapping[str, Any], section: str, problems: Problems) -> Mapping[str, Any]:
+    found = tables.get(section, {})
+    if isinstance(found, Mapping):
+        return found
+    problems.add((section,), f"should be a table of tables, not {shown_value(found)}")
+    return {}
+
+
+def _parts(tables: Mapping[str, Any], section: str, registry: Registry[Any], own: frozenset[str],
+           problems: Problems) -> dict[str, Checked]:  # fmt: skip
+    found = _tables(tables, section, problems)
+    _check_names(section, found, problems)
+    return {key: check_part(table, registry, (section, key), own, problems) for key, table in found.items()}
+
+
+def _views(tables: Mapping[str, Any], problems: Problems) -> tuple[dict[str, View], dict[str, tuple[Checked, ...]]]:
+    views: dict[str, View] = {}
+    augmenters: dict[str, tuple[Checked, ...]] = {}
+    found = _tables(tables, "views", problems)
+    _check_names("views", found, problems)
+    for key, table in found.items():
+        keys: Keys = ("views", key)
+        augment = table.get("augment", []) if isinstance(table, Mapping) else []
+        augmenters[key] = _augmenters(augment, (*keys, "augment"), problems)
+        if isinstance(table, Mapping):
+            table = {k: v for k, v in table.items() if k != "augment"}
+        views[key] = check_section(View, table, keys, problems) or View()
+    return views, augmenters
+
+
+def _augmenters(augment: Any, keys: Keys, problems: Problems) -> tuple[Checked, ...]:
+    if not isinstance(augment, list):
+        problems.add(keys, f"should be an array of tables, not {shown_value(augment)}")
+        return ()
+    return tuple(check_part(item, AUGMENTERS, (*keys, i), _NONE, problems) for i, item in enumerate(augment))
+
+
+def _ranges(tables: Mapping[str, Any], problems: Problems) -> dict[str, TuneRange]:
+    found = _tables(tables, "tune", problems)
+    _check_names("tune", found, problems)
+    ranges = {key: check_section(TuneRange, table, ("tune", key), problems) for key, table in found.items()}
+    return {key: value for key, value in ranges.items() if value is not None}
+
+
+def _check_names(section: str, found: Mapping[str, Any], problems: Problems) -> None:
+    for key in found:
+        plain = key.replace("_", "").replace("-", "")
+        if not (key[:1].isalpha() and plain.isalnum() and key.isascii()):
+            message = "a name starts with a letter and has only letters, digits, '_' and '-'"
+            problems.add((section, key), message, at_key=True)

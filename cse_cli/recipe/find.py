@@ -1,0 +1,75 @@
+"""Which file a recipe's name means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from registry.errors import UnknownNameError, suggestion
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def roots() -> list[Path]:
+    """Return the folders whose recipes have a bare name, nearest first."""
+    bundled = _PACKAGE / "_recipes"
+    shipped = bundled if bundled.is_dir() else _PACKAGE.parent / "recipes"
+    nearest = Path.cwd() / "recipes"
+    return [root for root in dict.fromkeys([nearest, shipped]) if root.is_dir()]
+
+
+def names_in(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield name and file of every recipe below a folder, sorted; "mini/ifcl_en" for one in a sub-folder."""
+    for path in sorted(root.rglob("*.toml")):
+        yield path.relative_to(root).with_suffix("").as_posix(), path
+
+
+def all_recipes() -> dict[str, Path]:
+    """Return name → file of every recipe that can be asked for by name; the nearest root wins."""
+    found: dict[str, Path] = {}
+    for root in roots():
+        for name, path in names_in(root):
+            found.setdefault(name, path)
+    return dict(sorted(found.items()))
+
+
+def name_of(path: Path) -> str:
+    """Return the name a recipe's file is known by: the bare name where it has one, else the file's stem."""
+    resolved = path.resolve()
+    for root in roots():
+        if resolved.is_relative_to(root.resolve()):
+            return resolved.relative_to(root.resolve()).with_suffix("").as_posix()
+    return path.stem
+
+
+def find(name: str) -> Path:
+    """Return the file that a path or a bare name means.
+
+    Raises:
+        UnknownNameError: Neither a file nor a known name; the nearest names are suggested.
+    """
+    if name.endswith(".toml") or Path(name).is_absolute():
+        return Path(name)
+    path = all_recipes().get(name)
+    if path is None and (beside := Path(f"{name}.toml")).is_file():
+        path = beside
+    if path is None:
+        raise UnknownNameError(f"unknown recipe '{name}'.{suggestion(name, all_recipes())}", _ACTION)
+    return path
+
+
+def find_parent(name: str, child: Path) -> Path | None:
+    """Return the file that `extends` means in the recipe `child`; None where a bare name is unknown.
+
+    A path ends in `.toml` and counts from the child's folder. A bare name is looked up first among the recipes the
+    child lies with, so that a shipped recipe never picks up one of the user's; the child itself does not count.
+    """
+    if name.endswith(".toml"):
+        return child.parent / name
+    here = child.resolve()
+    ordered = sorted(roots(), key=lambda root: not here.is_relative_to(root.resolve()))
+    candidates = (root / f"{name}.toml" for root in ordered)
+    return next((path for path in candidates if path.is_file() and path.resolve() != here), None)
+
+
+_ACTION = "`cse list recipes` shows all of them; a path must end in .toml"

@@ -1,0 +1,152 @@
+"""JSON Schema of recipe files, for editors: generated from the schema and the registries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from cse_cli.recipe.schema import LossPart, Recipe, Section, View
+from registry import catalogue
+from registry.core import Entry, Registry
+from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
+from registry.signature import documented
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_TABLE = {"type": "object"}
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the schema of a recipe file; nothing is required in one that `extends` another."""
+    definitions: dict[str, Any] = {}
+    sections = _section(Recipe, definitions)
+    properties = sections["properties"]
+    properties["data"]["properties"]["dataset"] = _dataset()
+    properties |= {
+        "extends": {"type": "string", "description": "Name, or path ending in .toml, of the recipe this one changes."},
+        "remove": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": 'Dotted paths of inherited tables and keys to leave out, such as "losses.twins".',
+        },
+        "encoders": _keyed(ENCODERS, definitions, {}),
+        "losses": _keyed(LOSSES, definitions, _loss_keys(definitions)),
+        "evaluators": _keyed(EVALUATORS, definitions, {}),
+        "queue": {"oneOf": [*_named(QUEUES, definitions, {}), _unnamed()]},
+        "views": {"type": "object", "additionalProperties": _view(definitions)},
+        "tune": {"type": "object", "additionalProperties": {"$ref": "#/$defs/TuneRange"}},
+    }
+    return {
+        "$schema": DIALECT,
+        "title": "cse recipe",
+        "description": (Recipe.__doc__ or "").partition("\n")[0],
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        "if": {"not": {"required": ["extends"]}},
+        "then": {"required": ["title", "data", "encoders"]},
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _section(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return a section's schema; those of the sections within go to `definitions`, or in place where used once."""
+    plain = model.model_json_schema(mode="validation", ref_template="#/$defs/{model}")
+    inner = plain.pop("$defs", {})
+    for name in ("TuneRange",):
+        if name in inner:
+            definitions[name] = _loose(_described(inner[name], _class(name)))
+    for name, value in plain["properties"].items():
+        target = _target(value)
+        if target in inner and target not in definitions and model is Recipe:
+            plain["properties"][name] = _loose(_described(inner[target], _class(target)))
+    return _loose(_described(plain, model))
+
+
+def _target(value: Mapping[str, Any]) -> str:
+    """Return the name of the definition that a property refers to, by itself or as one of several choices."""
+    choices = [value, *value.get("anyOf", []), *value.get("allOf", [])]
+    return next((c["$ref"].rpartition("/")[2] for c in choices if "$ref" in c), "")
+
+
+def _class(name: str) -> type[BaseModel] | None:
+    return next((cls for cls in _subclasses(Section) if cls.__name__ == name), None)
+
+
+def _subclasses(cls: type[Section]) -> list[type[Section]]:
+    return [inner for direct in cls.__subclasses__() for inner in (direct, *_subclasses(direct))]
+
+
+def _described(schema: dict[str, Any], cls: type[BaseModel] | None) -> dict[str, Any]:
+    """Put the `Args:` of the class docstring beside their keys, and its first line above them."""
+    texts = documented(cls) if cls else {}
+    for name, value in schema.get("properties", {}).items():
+        value.pop("title", None)
+        if name in texts:
+            value["description"] = texts[name]
+    schema["description"] = (cls.__doc__ or "").partition("\n")[0] if cls else ""
+    schema.pop("title", None)
+    return schema
+
+
+def _loose(schema: dict[str, Any]) -> dict[str, Any]:
+    """Drop what a recipe that extends another may leave out, and null, which TOML does not have."""
+    schema.pop("required", None)
+    for value in schema.get("properties", {}).values():
+        choices = [choice for choice in value.get("anyOf", []) if choice.get("type") != "null"]
+        if choices and len(choices) < len(value["anyOf"]):
+            del value["anyOf"]
+            value |= choices[0] if len(choices) == 1 else {"anyOf": choices}
+        if value.get("default", 0) is None:
+            del value["default"]
+    return schema
+
+
+def _dataset() -> dict[str, Any]:
+    names = {"enum": catalogue.names()}
+    return {
+        "description": "Catalogue names; several are concatenated in order.",
+        "anyOf": [names, {"type": "array", "items": names}],
+    }
+
+
+def _loss_keys(definitions: dict[str, Any]) -> dict[str, Any]:
+    properties = _section(LossPart, definitions)["properties"]
+    return {key: properties[key] for key in ("weight", "views", "queue")}
+
+
+def _view(definitions: dict[str, Any]) -> dict[str, Any]:
+    view = _section(View, definitions)
+    view["properties"]["augment"] |= {"type": "array", "items": {"oneOf": _named(AUGMENTERS, definitions, {})}}
+    return view
+
+
+def _keyed(registry: Registry[Any], definitions: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a section of components: a table is told by its `name`, else by its key."""
+    named = _named(registry, definitions, own)
+    keys = {}
+    for number, entry in enumerate(registry):
+        others = [branch for place, branch in enumerate(named) if place != number]
+        keys[entry.name] = {"oneOf": [{"$ref": f"#/$defs/{registry.kind}.{entry.name}"}, *others]}
+    return {"type": "object", "properties": keys, "additionalProperties": {"oneOf": [*named, _unnamed()]}}
+
+
+def _named(registry: Registry[Any], definitions: dict[str, Any], own: Mapping[str, Any]) -> list[dict[str, Any]]:
+    branches = []
+    for entry in registry:
+        definitions[f"{registry.kind}.{entry.name}"] = _component(entry, own)
+        branches.append({"$ref": f"#/$defs/{registry.kind}.{entry.name}", "required": ["name"]})
+    return branches
+
+
+def _unnamed() -> dict[str, Any]:
+    """Return the schema of a table that inherits its `name`: which component it is, an editor cannot know."""
+    return {**_TABLE, "not": {"required": ["name"]}}
+
+
+def _component(entry: Entry[Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    plain = _loose(_described(entry.parameters.model_json_schema(), entry.cls))
+    name = {"const": entry.name, "description": entry.summary}
+    plain["properties"] = {"name": name, **plain.get("properties", {}), **own}
+    return {**plain, "description": entry.summary, "type": "object", "additionalProperties": False}

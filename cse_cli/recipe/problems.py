@@ -1,0 +1,72 @@
+"""What is wrong with a recipe, collected, and told all at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+
+from cse_cli.recipe.positions import Keys
+from registry.errors import CseError
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing wrong.
+
+    Args:
+        where: `file:line:column`, or the `--set` that brought the value.
+        keys: Dotted path, empty for the file as a whole.
+        message: What is wrong, with a suggestion where there is one.
+    """
+
+    where: str
+    keys: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.keys}: {self.message}" if self.keys else f"{self.where}: {self.message}"
+
+
+class RecipeError(CseError):
+    """A recipe that cannot be run, with every reason."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        lines = [str(problem) for problem in problems]
+        super().__init__(lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} problems in the recipe", *lines]))
+
+
+@dataclass
+class Found:
+    """A problem before its place is looked up.
+
+    Args:
+        keys: Path of the value that is wrong, or of the table that misses something.
+        at_key: Whether the key itself is wrong, rather than its value.
+    """
+
+    keys: Keys
+    message: str
+    at_key: bool = False
+
+
+@dataclass
+class Problems:
+    """Collects what is wrong while a recipe is checked."""
+
+    found: list[Found] = field(default_factory=list)
+
+    def add(self, keys: Keys, message: str, *, at_key: bool = False) -> None:
+        """Note one problem; the same words about the same value count once."""
+        problem = Found(keys, message, at_key)
+        if problem not in self.found:
+            self.found.append(problem)
+
+
+def dotted(keys: Keys) -> str:
+    """Return a path as `--set` reads it; keys with unusual characters are quoted."""
+    return ".".join(str(k) if re.fullmatch(r"[A-Za-z0-9_-]+", str(k)) else json.dumps(k) for k in keys)
+
+
+__all__ = ["Found", "Problem", "Problems", "RecipeError", "dotted"]

@@ -1,0 +1,221 @@
+"""The shape of a resolved recipe. Component tables are already checked against their components' signatures.
+
+Text becomes a `Recipe` in `cse_cli.recipe.load`, nowhere else; a `Recipe` is complete: every default is written in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+Count = Annotated[int, Field(gt=0, strict=True)]
+Whole = Annotated[int, Field(ge=0, strict=True)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Positive = Annotated[Number, Field(gt=0)]
+Flag = Annotated[bool, Field(strict=True)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]*$")]
+
+
+class Section(BaseModel):
+    """A table of a recipe: unknown keys refused, nothing changes after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class Part(Section):
+    """One component: its registered name and every parameter, defaults included."""
+
+    name: str
+    params: dict[str, Any] = Field(default_factory=dict)
+
+    def table(self) -> dict[str, Any]:
+        """Return the part as a recipe writes it: name and parameters side by side."""
+        extra = {k: v for k, v in self.model_dump(exclude={"params"}).items() if k != "name"}
+        return {"name": self.name, **{k: v for k, v in self.params.items() if v is not None}, **extra}
+
+
+class LossPart(Part):
+    """One term of the objective.
+
+    Args:
+        weight: Factor in the sum.
+        views: Input of the loss's `forward` → view name; complete after validation.
+        queue: Whether the queue's negatives reach this loss, where it asks for them.
+    """
+
+    weight: Number = 1.0
+    views: dict[str, str] = Field(default_factory=dict)
+    queue: Flag = True
+
+
+class View(Section):
+    """One way to look at a sentence.
+
+    Args:
+        encoder: Name of the encoder it goes through.
+        column: Column of the data it reads.
+        augment: Augmenters in order.
+    """
+
+    encoder: str = "online"
+    column: str = "text"
+    augment: tuple[Part, ...] = ()
+
+
+class Paper(Section):
+    """The printed row our number stands beside.
+
+    Args:
+        key: File name under `registry/papers/`.
+        table: Table of that paper.
+        row: Row of that table.
+    """
+
+    key: str
+    table: str
+    row: str
+
+
+class Data(Section):
+    """What is trained on.
+
+    Args:
+        dataset: Catalogue names; several are concatenated in order.
+        file: Your own text instead: `.txt` (one sentence a line) or `.tsv` with a header, plain or `.gz`.
+        split: Split of the catalogue entries.
+        max_length: Tokens a sentence is cut to, special tokens included.
+        limit: Use only the first so many sentences.
+    """
+
+    dataset: tuple[str, ...] = ()
+    file: str | None = None
+    split: str = "train"
+    max_length: Annotated[int, Field(ge=3, le=512, strict=True)] = 32
+    limit: Count | None = None
+
+
+class Train(Section):
+    """How the objective is minimised: AdamW, linear schedule, clipping.
+
+    Args:
+        seed: Seed of initialisation, dropout and order.
+        steps: Optimiser steps; 0 for methods without training; leave out for `epochs`.
+        epochs: Passes over the data, where `steps` is not given.
+        batch_size: Sentences a step, over all devices together.
+        learning_rate: Peak of the schedule.
+        schedule: "linear" decays to 0, "constant" does not.
+        warmup_steps: Linear rise from 0 to the peak.
+        weight_decay: Decoupled, on every weight that is not a bias or a norm.
+        clip_norm: Largest gradient norm; 0 switches clipping off.
+        evaluate_every: Steps between dev evaluations; 0 evaluates only at the end.
+        checkpoint_every: Steps between resumable checkpoints; 0 follows `evaluate_every`.
+        precision: "auto" is fp32 on CPU and bf16 on CUDA devices that have it.
+        collapse_cosine: Alarm when the mean cosine between different sentences of a batch exceeds this.
+    """
+
+    seed: Whole = 42
+    steps: Whole | None = None
+    epochs: Count = 1
+    batch_size: Annotated[int, Field(ge=2, strict=True)] = 64
+    learning_rate: Positive = 3e-5
+    schedule: Literal["linear", "constant"] = "linear"
+    warmup_steps: Whole = 0
+    weight_decay: Annotated[Number, Field(ge=0)] = 0.0
+    clip_norm: Annotated[Number, Field(ge=0)] = 1.0
+    evaluate_every: Whole = 125
+    checkpoint_every: Whole = 0
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    collapse_cosine: Annotated[Number, Field(gt=0, le=1)] = 0.98
+
+
+class Evaluate(Section):
+    """How states are scored and chosen.
+
+    Args:
+        select: "evaluator.metric" that picks the best state and that tuning maximises; a dev split.
+        encoder: Encoder that is scored and saved.
+        batch_size: Sentences an encoding batch.
+        max_length: Tokens a sentence is cut to when scored; the model's own limit at most.
+        untrained: Score every evaluator before the first step too, not only the one that selects.
+        allow_test_selection: Permit a test split in `select`; every number that comes from it is marked.
+    """
+
+    select: str | None = None
+    encoder: str = "online"
+    batch_size: Count = 128
+    max_length: Annotated[int, Field(ge=3, le=512, strict=True)] = 512
+    untrained: Flag = False
+    allow_test_selection: Flag = False
+
+
+class TuneRange(Section):
+    """A named knob for `cse tune`.
+
+    Args:
+        paths: Dotted paths that all take the value tried.
+        low: Smallest value.
+        high: Largest value.
+        log: Logarithmic scale.
+        step: Spacing.
+        choices: Values to choose from, instead of a range.
+    """
+
+    paths: tuple[str, ...] = ()
+    low: Number | None = None
+    high: Number | None = None
+    log: Flag = False
+    step: Positive | None = None
+    choices: tuple[str | int | float | bool, ...] | None = None
+
+
+class Recipe(Section):
+    """A complete experiment: method × data × training × evaluation."""
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    title: str
+    description: str = ""
+    language: str = "en"
+    paper: Paper | None = None
+    data: Data
+    encoders: dict[Name, Part]
+    views: dict[Name, View] = Field(default_factory=dict)
+    queue: Part | None = None
+    losses: dict[Name, LossPart] = Field(default_factory=dict)
+    train: Train = Train()
+    evaluate: Evaluate = Evaluate()
+    evaluators: dict[Name, Part] = Field(default_factory=dict)
+    tune: dict[Name, TuneRange] = Field(default_factory=dict)
+
+    def resolved(self) -> dict[str, Any]:
+        """Return the recipe as TOML-ready tables with every default written in and nothing inherited."""
+        plain = self.model_dump(
+            mode="json",
+            by_alias=True,
+            exclude_none=True,
+            exclude={"encoders", "views", "queue", "losses", "evaluators"},
+        )
+        plain["encoders"] = {key: part.table() for key, part in self.encoders.items()}
+        plain["views"] = {
+            key: {"encoder": v.encoder, "column": v.column, "augment": [part.table() for part in v.augment]}
+            for key, v in self.views.items()
+        }
+        if self.queue is not None:
+            plain["queue"] = self.queue.table()
+        plain["losses"] = {key: part.table() for key, part in self.losses.items()}
+        plain["evaluators"] = {key: part.table() for key, part in self.evaluators.items()}
+        return plain
+
+    def hash(self) -> str:
+        """Return the identity of the experiment: a digest of `resolved()` without seed, prose and tuning ranges."""
+        identity = {k: v for k, v in self.resolved().items() if k not in {"title", "description", "paper", "tune"}}
+        identity["train"] = {k: v for k, v in identity["train"].items() if k != "seed"}
+        # The same text in another folder is the same experiment; its content is fingerprinted in the result.
+        identity["data"] = {k: Path(v).name if k == "file" else v for k, v in identity["data"].items()}
+        text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,57 @@
+"""Dotted paths into a complete recipe: those that `tune` and `--param` may name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cse_cli.recipe.positions import Keys
+from cse_cli.recipe.problems import Problems, dotted
+from cse_cli.recipe.schema import Part, Recipe
+from registry.errors import suggestion
+
+
+def values(recipe: Recipe) -> dict[str, Any]:
+    """Return dotted path → value of everything in a recipe that can be set, defaults included."""
+    found: dict[str, Any] = {}
+    for section in ("data", "train", "evaluate"):
+        found |= {f"{section}.{key}": value for key, value in getattr(recipe, section)}
+    for keys, part in _parts(recipe):
+        for key, value in {**part.params, **_own(part)}.items():
+            found[dotted((*keys, key))] = value
+            if isinstance(value, Mapping):
+                found |= {dotted((*keys, key, inner)): v for inner, v in value.items()}
+    for name, view in recipe.views.items():
+        found |= {f"views.{name}.encoder": view.encoder, f"views.{name}.column": view.column}
+    return found
+
+
+def _own(part: Part) -> dict[str, Any]:
+    return {key: value for key, value in part if key not in ("name", "params")}
+
+
+def _parts(recipe: Recipe) -> Iterator[tuple[Keys, Part]]:
+    for section in ("encoders", "losses", "evaluators"):
+        for name, part in getattr(recipe, section).items():
+            yield (section, name), part
+    for name, view in recipe.views.items():
+        for number, augmenter in enumerate(view.augment):
+            yield ("views", name, "augment", number), augmenter
+    if recipe.queue is not None:
+        yield ("queue",), recipe.queue
+
+
+def check_tune_paths(recipe: Recipe, problems: Problems) -> None:
+    """Report tuning ranges that name nothing, or have neither two ends nor choices."""
+    known = values(recipe)
+    for name, about in recipe.tune.items():
+        for number, path in enumerate(about.paths):
+            if path not in known:
+                message = f"the recipe has no '{path}'.{suggestion(path, known)}"
+                problems.add(("tune", name, "paths", number), message)
+        if about.low is not None and about.high is not None and about.low >= about.high:
+            problems.add(("tune", name, "high"), f"should be greater than low, {about.low:g}, not {about.high:g}")
+        if about.choices is not None and (about.low is not None or about.high is not None):
+            problems.add(("tune", name, "choices"), "give either choices or low and high", at_key=True)
+        if about.log and about.low is not None and about.low <= 0:
+            problems.add(("tune", name, "low"), f"should be greater than 0 on a log scale, not {about.low:g}")

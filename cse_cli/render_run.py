@@ -1,0 +1,84 @@
+"""Finished runs as tables on stdout."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cse_cli.results import Result
+from registry.kinds import EVALUATORS
+
+
+def headline(scores: Mapping[str, Mapping[str, float]], recipe_metrics: Mapping[str, str]) -> dict[str, float]:
+    """Return evaluator → the one metric its table shows."""
+    return {name: values[recipe_metrics[name]] for name, values in scores.items() if name in recipe_metrics}
+
+
+def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, str]]) -> None:
+    """Print one table a recipe: a row a seed, the untrained encoder above, mean ± std below.
+
+    Args:
+        results: In the order they ran.
+        metrics: Recipe → evaluator → metric shown.
+    """
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 400
+    for recipe in dict.fromkeys(result.recipe for result in results):
+        runs = [result for result in results if result.recipe == recipe]
+        shown = metrics[recipe]
+        table = Table(
+            title=f"{escape(recipe)} · {escape(runs[0].title)}", title_justify="left", box=None, pad_edge=False
+        )
+        for heading in ("", *shown, "step", "seconds"):
+            table.add_column(heading, justify="left" if heading == "" else "right", no_wrap=True)
+        if runs[0].untrained:
+            base = headline(runs[0].untrained, shown)
+            table.add_row("untrained", *(f"{base[n]:.2f}" if n in base else "" for n in shown), "", "")
+        for run in runs:
+            values = headline(run.scores, shown)
+            kept = "" if run.selected_step is None else str(run.selected_step)
+            label = f"seed {run.seed}" + (" (test-selected)" if run.test_selected else "")
+            table.add_row(label, *(f"{values[n]:.2f}" for n in shown), kept, f"{run.seconds:.0f}")
+        if len(runs) > 1:
+            columns = [[headline(run.scores, shown)[n] for run in runs] for n in shown]
+            table.add_row(
+                "mean ± std", *(f"{statistics.mean(c):.2f} ± {statistics.stdev(c):.2f}" for c in columns), "", ""
+            )
+        for line in _learned(runs, shown):
+            table.add_row(*line)
+        console.print(table)
+        console.print()
+
+
+def _learned(runs: Sequence[Result], shown: Mapping[str, str]) -> list[list[str]]:
+    """Return the row of differences to the untrained encoder, where it was scored."""
+    if not runs[0].untrained:
+        return []
+    cells = []
+    for name, metric in shown.items():
+        gains = [r.scores[name][metric] - r.untrained[name][metric] for r in runs if name in r.untrained]
+        spread = f" ± {statistics.stdev(gains):.2f}" if len(gains) > 1 else ""
+        cells.append(f"{statistics.mean(gains):+.2f}{spread}" if gains else "")
+    return [["gain", *cells, "", ""]]
+
+
+def shown_metrics(names: Mapping[str, str]) -> dict[str, str]:
+    """Return evaluator key → the metric its component declares as the one to show.
+
+    Args:
+        names: Evaluator key → registered name.
+    """
+    return {key: EVALUATORS[name].cls.metric for key, name in names.items()}
+
+
+def write_json(results: Sequence[Result]) -> None:
+    """Write one JSON document with all results."""
+    document = {"schema_version": 1, "results": [result.model_dump(mode="json") for result in results]}
+    sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,85 @@
+"""Recipe → Experiment: every part built, bound to its neighbours, and checked to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from cse_cli.data import ViewPlan
+from cse_cli.method import BoundView, Method, Term
+from cse_cli.recipe.schema import Recipe, View
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
+from registry.types import Encoder, Evaluator, Loss
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A recipe with everything built.
+
+    Args:
+        recipe: What was asked for.
+        method: The formula, weights initialised under the seed.
+        plans: View name → how its tokens are made from the data.
+        evaluators: Name → evaluator.
+    """
+
+    recipe: Recipe
+    method: Method
+    plans: Mapping[str, ViewPlan]
+    evaluators: Mapping[str, Evaluator]
+
+    @property
+    def scored(self) -> Encoder:
+        """The encoder that is evaluated and saved."""
+        return self.method.encoder(self.recipe.evaluate.encoder)
+
+    @property
+    def columns(self) -> set[str]:
+        """Columns of the data that the views read."""
+        return {plan.column for plan in self.plans.values()} | {c for plan in self.plans.values() for c in plan.side}
+
+
+def resolve(recipe: Recipe, seed: int) -> Experiment:
+    """Build all parts of a recipe; freshly initialised weights depend on the seed alone.
+
+    Raises:
+        CseError: A model is missing, or two parts do not fit each other.
+    """
+    torch.manual_seed(seed)
+    encoders: dict[str, Encoder] = {}
+    for name, part in recipe.encoders.items():
+        encoders[name] = ENCODERS[part.name].build(part.params, encoders)
+    views = {name: _view(view, encoders) for name, view in recipe.views.items()}
+    queue = None
+    if recipe.queue is not None:
+        entry = QUEUES[recipe.queue.name]
+        queue = entry.build(recipe.queue.params, encoders)
+        watched = next(recipe.queue.params[r.parameter] for r in entry.references if r.kind == "view")
+        queue.bind(encoders[recipe.views[watched].encoder])
+    losses: dict[str, Loss] = {}
+    terms: dict[str, Term] = {}
+    for label, loss in recipe.losses.items():
+        losses[label] = LOSSES[loss.name].build(loss.params, encoders)
+        terms[label] = Term(LOSSES[loss.name], loss.weight, loss.views, loss.queue)
+    return Experiment(
+        recipe=recipe,
+        method=Method(encoders, views, queue, losses, terms),
+        plans={name: _plan(recipe.views[name], view, encoders) for name, view in views.items()},
+        evaluators={
+            name: EVALUATORS[part.name].build(part.params, encoders) for name, part in recipe.evaluators.items()
+        },
+    )
+
+
+def _view(view: View, encoders: Mapping[str, Encoder]) -> BoundView:
+    augmenters = [AUGMENTERS[part.name].build(part.params, encoders) for part in view.augment]
+    for augmenter in augmenters:
+        augmenter.bind(encoders[view.encoder])
+    return BoundView(view.encoder, augmenters)
+
+
+def _plan(view: View, bound: BoundView, encoders: Mapping[str, Encoder]) -> ViewPlan:
+    side = {a.column: a.vocabulary for a in bound.augmenters if a.column is not None and a.vocabulary is not None}
+    return ViewPlan(view.column, encoders[view.encoder].vocabulary, side, list(bound.augmenters))

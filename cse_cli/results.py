@@ -1,0 +1,80 @@
+"""What a finished run says: typed, versioned, and all a leaderboard needs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Versions(BaseModel):
+    """What ran.
+
+    Args:
+        git: Commit of the recipe's repository, with "+" when it has uncommitted changes.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    cse: str
+    python: str
+    torch: str
+    transformers: str
+    git: str | None = None
+
+
+class PaperRow(BaseModel):
+    """The printed row a result answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    table: str
+    row: str
+
+
+class Result(BaseModel):
+    """The outcome of one run of one recipe with one seed.
+
+    Args:
+        recipe: Name or path the recipe was asked for by.
+        recipe_hash: `Recipe.hash()`.
+        scores: Evaluator → metric → value, of the selected state.
+        untrained: The same before the first step, for the evaluators scored then.
+        curve: Step → value of the selecting metric.
+        selected_step: Step whose state was kept.
+        select: "evaluator.metric" that chose it; None where nothing was chosen.
+        test_selected: Whether a test split chose the state: such numbers are optimistic.
+        fingerprints: "dataset/split" → content digest.
+        last_state: Digest of all weights after the last step: equal exactly when every bit is.
+        seconds: Wall time of training, evaluation during it included.
+        sentences_per_second: Training throughput without evaluation.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: Literal[1] = 1
+    recipe: str
+    title: str
+    recipe_hash: str
+    language: str
+    seed: int
+    paper: PaperRow | None = None
+    model: str
+    scores: dict[str, dict[str, float]]
+    untrained: dict[str, dict[str, float]] = Field(default_factory=dict)
+    curve: dict[int, float] = Field(default_factory=dict)
+    selected_step: int | None = None
+    select: str | None = None
+    test_selected: bool = False
+    steps: int
+    last_state: str | None = None
+    fingerprints: dict[str, str] = Field(default_factory=dict)
+    versions: Versions
+    device: str
+    precision: str
+    seconds: float
+    sentences_per_second: float | None = None
+    run_id: str | None = None
+    finished: datetime

@@ -1,0 +1,101 @@
+"""The folder of one run: what it was asked to do, so that it can be taken up again, and its checkpoints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cse_cli.home import runs
+from cse_cli.recipe.toml import to_toml
+from registry.errors import CseError, UnknownNameError, suggestion
+
+FREE_ON_RESUME = frozenset({"title", "description", "tune", "paper"})
+"""Top-level keys that may differ between a run and its resumption: they change no number."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run's folder below the state directory.
+
+    Args:
+        run_id: In the tracking store.
+        recipe: Name the recipe was asked for by.
+        seed: Of the run.
+        resolved: The resolved recipe.
+    """
+
+    run_id: str
+    recipe: str
+    seed: int
+    resolved: dict[str, Any]
+
+    @property
+    def path(self) -> Path:
+        """Where checkpoints lie."""
+        return runs() / self.run_id
+
+    def create(self) -> None:
+        """Write the folder with its `run.json` and the recipe as it was resolved."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        content = {"schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "seed": self.seed}
+        _write(self.path / "resolved.toml", to_toml(self.resolved))
+        _write(self.path / "run.json", json.dumps({**content, "resolved": self.resolved}, indent=1))
+
+    def demand_same(self, resolved: Mapping[str, Any], seed: int) -> None:
+        """Refuse to resume with other settings.
+
+        Raises:
+            CseError: Naming each changed key with both values.
+        """
+        changed = list(differences(self.resolved, resolved))
+        changed = [line for line in changed if line.split(".")[0].split(":")[0] not in FREE_ON_RESUME]
+        if seed != self.seed:
+            changed.append(f"seed: {self.seed} → {seed}")
+        if changed:
+            raise CseError(
+                f"run {self.run_id[:8]} cannot go on with changed settings:\n  " + "\n  ".join(changed),
+                "put them back, or start a new run without --resume",
+            )
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield "dotted.key: old → new" for every leaf that differs."""
+    for key in dict.fromkeys([*before, *after]):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            yield f"{prefix}{key}: {old!r} → {new!r}"
+
+
+def find(run: str) -> RunFolder:
+    """Return the folder of the run whose id starts with `run`.
+
+    Raises:
+        UnknownNameError: None or several do.
+    """
+    known = {path.parent.name: path for path in runs().glob("*/run.json")}
+    matching = [run_id for run_id in known if run_id.startswith(run)]
+    if len(matching) != 1:
+        what = "no run" if not matching else f"{len(matching)} runs"
+        hint = suggestion(run, [run_id[: len(run)] for run_id in known])
+        raise UnknownNameError(
+            f"{what} with an id starting with '{run}' in {runs()}.{hint}", "`cse runs ls` shows them"
+        )
+    content = json.loads(known[matching[0]].read_text(encoding="utf-8"))
+    return RunFolder(content["run_id"], content["recipe"], content["seed"], content["resolved"])
+
+
+def model_of_run(run: str) -> str | None:
+    """Return the folder of the model a finished run saved, or None where `run` is no run id."""
+    matching = [path for path in runs().glob(f"{run}*/model") if path.is_dir()] if run.isalnum() else []
+    return str(matching[0]) if len(matching) == 1 else None

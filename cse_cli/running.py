@@ -1,0 +1,116 @@
+"""One run of one recipe with one seed: build, train, score, record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cse_cli import recording, tracking
+from cse_cli.data import Batches, open_text
+from cse_cli.devices import choose
+from cse_cli.evaluation import evaluate
+from cse_cli.home import home
+from cse_cli.job import Job, Prepared
+from cse_cli.observer import Observer, Started
+from cse_cli.resolve import resolve
+from cse_cli.results import Result
+from cse_cli.run_folder import RunFolder
+from cse_cli.training.checkpoint import method_state
+from cse_cli.training.loop import Trainer, state_digest
+
+
+def prepare(job: Job, observer: Observer) -> Prepared:
+    """Build and read all that a job needs; nothing is recorded and no run exists yet.
+
+    Raises:
+        CseError: A model or data set is missing, or parts do not fit.
+    """
+    recipe = job.loaded.recipe
+    compute = choose(job.device, recipe.train.precision)
+    observer.preparing("building the method")
+    experiment = resolve(recipe, job.seed)
+    if recipe.train.steps == 0:
+        return Prepared(job, compute, experiment, None, None, 0)
+    text = open_text(recipe.data, experiment.columns)
+    batches = Batches(
+        text,
+        experiment.plans,
+        recipe.train.batch_size,
+        recipe.data.max_length,
+        job.seed,
+        progress=_tokenising(observer),
+    )
+    steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
+    return Prepared(job, compute, experiment, text, batches, steps)
+
+
+def execute(job: Job, observer: Observer) -> Result:
+    """Run a job to its end and record it.
+
+    Raises:
+        CseError: It could not start, or failed on the way; the record then says FAILED.
+    """
+    prepared = prepare(job, observer)
+    recipe = job.loaded.recipe
+    tracker, folder = _begin(prepared)
+    with tracking.ending(tracker):
+        if job.resume is None:
+            folder.create()
+            recording.record_inputs(tracker, prepared)
+        trainer = _train(prepared, folder.path, tracker, observer)
+        observer.preparing("scoring the selected state")
+        scores = evaluate(prepared.experiment.scored, prepared.experiment.evaluators, recipe.evaluate, prepared.compute)
+        result = recording.make_result(prepared, trainer, scores, tracker.run_id)
+        recording.record_outcome(tracker, prepared, result, folder.path)
+    for file in folder.path.glob("*.pt"):
+        file.unlink()
+    return result
+
+
+def dry_run(job: Job, observer: Observer) -> None:
+    """Build everything, show devices, parts and one batch of each view, and stop; nothing is recorded."""
+    from cse_cli.render_dry_run import print_dry_run
+
+    print_dry_run(prepare(job, observer))
+
+
+def _begin(prepared: Prepared) -> tuple[tracking.Tracker, RunFolder]:
+    job = prepared.job
+    name = f"{job.loaded.name} seed {job.seed}"
+    if job.resume is not None:
+        return tracking.start(name, {}, {}, job.resume.run_id), job.resume
+    resolved = job.loaded.recipe.resolved()
+    tracker = tracking.start(name, recording.params(resolved), recording.tags(job))
+    return tracker, RunFolder(tracker.run_id, job.loaded.name, job.seed, resolved)
+
+
+def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer: Observer) -> Trainer | None:
+    if prepared.batches is None or prepared.text is None:
+        prepared.experiment.method.to(prepared.compute.device)
+        return None
+    job = prepared.job
+    trainer = Trainer(prepared, folder, tracker, observer)
+    if job.resume is not None:
+        trainer.restore()
+    observer.started(
+        Started(
+            recipe=job.loaded.name,
+            title=job.loaded.recipe.title,
+            seed=job.seed,
+            device=prepared.compute.describe(),
+            precision=prepared.compute.precision,
+            run_id=tracker.run_id,
+            home=str(home()),
+            steps=prepared.steps,
+            done=trainer.progress.step,
+            sentences=prepared.text.rows,
+        )
+    )
+    trainer.run()
+    trainer.last_state = state_digest(method_state(trainer.method))
+    trainer.selection.restore(prepared.experiment.scored)
+    return trainer
+
+
+def _tokenising(observer: Observer) -> Callable[[int, int], None]:
+    return lambda done, total: observer.preparing("tokenising", done, total)

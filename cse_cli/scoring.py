@@ -1,0 +1,91 @@
+"""Score models that already exist: ours, anybody's, or a finished run's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cse_cli.devices import choose
+from cse_cli.evaluation import Scores, evaluate
+from cse_cli.recipe.schema import Evaluate
+from cse_cli.run_folder import model_of_run
+from registry import EVALUATORS, catalogue
+from registry.encoders.saved import open_encoder
+from registry.errors import UnknownNameError, suggestion
+from registry.types import Evaluator
+
+ENGLISH_STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+"""The seven sets of every table, in the papers' order."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to score.
+
+    Args:
+        tasks: "sts", or data sets separated by commas, each with an optional "/split".
+        pooling: Instead of the model's own.
+        max_length: Instead of the model's own.
+    """
+
+    tasks: str
+    pooling: str | None
+    max_length: int | None
+    batch_size: int
+    device: str
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One model's scores and the settings they were made with."""
+
+    model: str
+    pooling: str
+    max_length: int
+    precision: str
+    scores: Scores
+    fingerprints: dict[str, str]
+    seconds: float
+
+
+def evaluators(tasks: str) -> dict[str, Evaluator]:
+    """Return the evaluators a task list names.
+
+    Raises:
+        UnknownNameError: No such data set of pairs.
+    """
+    found: dict[str, Evaluator] = {}
+    for task in tasks.split(","):
+        for name in ENGLISH_STS if task == "sts" else (task.strip(),):
+            dataset, _, split = name.partition("/")
+            if dataset not in catalogue.names():
+                raise UnknownNameError(
+                    f"unknown task '{name}'.{suggestion(dataset, [*catalogue.names(), 'sts'])}",
+                    "use sts, or data sets that `cse data list` shows, such as stsb/dev",
+                )
+            found[name] = EVALUATORS["sts"].build({"dataset": dataset, "split": split or "test"})
+    return found
+
+
+def score_models(models: Sequence[str], request: Request) -> list[Scored]:
+    """Return the scores of each model under the same tasks.
+
+    Raises:
+        CseError: A model or data set is missing.
+    """
+    wanted = evaluators(request.tasks)
+    return [_score(model, wanted, request) for model in models]
+
+
+def _score(model: str, wanted: dict[str, Evaluator], request: Request) -> Scored:
+    compute = choose(request.device, "fp32")
+    encoder, own_length = open_encoder(model_of_run(model) or model, request.pooling)
+    length = min(request.max_length or own_length, own_length)
+    encoder.to(compute.device).eval()
+    began = time.perf_counter()
+    settings = Evaluate(batch_size=request.batch_size, max_length=length)
+    scores = evaluate(encoder, wanted, settings, compute)
+    digests = {k: v for evaluator in wanted.values() for k, v in evaluator.fingerprints().items()}
+    pooling = str(getattr(encoder, "eval_pooling", request.pooling or ""))
+    return Scored(model, pooling, length, compute.precision, scores, digests, time.perf_counter() - began)

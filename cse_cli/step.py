@@ -1,0 +1,75 @@
+"""What one training step knows: the state behind `registry.types.Step`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from cse_cli.devices import all_devices
+from registry.types import Batch, Embedded, Encoded
+
+if TYPE_CHECKING:
+    from cse_cli.method import Method
+
+
+class StepState:
+    """One step of one method on one batch; filled while the method's forward pass goes on.
+
+    Args:
+        method: The formula being computed.
+        batch: View name → tokens, on the method's device.
+        index: Steps done before this one.
+        total: Steps of the whole training.
+        generator: Random stream for augmenters and queues, equal on every device.
+    """
+
+    def __init__(self, method: Method, batch: Batch, index: int, total: int, generator: torch.Generator) -> None:
+        self.method = method
+        self.batch = batch
+        self.index = index
+        self.total = total
+        self.generator = generator
+        self.embedded: dict[str, Embedded] = {}
+        self.views: dict[str, Encoded] = {}
+        self.unperturbed: dict[str, Tensor] = {}
+        self._gradients: dict[str, Tensor] | None = None
+        self._sentences: dict[str, Tensor] = {}
+
+    def sentences(self, view: str) -> Tensor:
+        """Return (N, D): the view's sentence vectors from every device, detached."""
+        if view not in self._sentences:
+            self._sentences[view] = all_devices(self.views[view].sentence.detach())
+        return self._sentences[view]
+
+    def gradient(self, view: str) -> Tensor:
+        """Return (B, L, W): ∂loss/∂token vectors at the unperturbed point, with this step's own dropout masks.
+
+        Runs the formula once more in a probe whose own gradients are zero, with the random state put back afterwards;
+        parameters' gradients are untouched. One forward and backward pass, shared by all views of the step.
+        """
+        if self._gradients is None:
+            self._gradients = self._probe()
+        return self._gradients[view]
+
+    def _probe(self) -> dict[str, Tensor]:
+        kept = self.generator.get_state()
+        with torch.random.fork_rng(), torch.enable_grad():
+            probe = ProbeState(self.method, self.batch, self.index, self.total, self.generator)
+            loss = self.method.objective(self.method(probe))
+            names = list(probe.unperturbed)
+            found = torch.autograd.grad(loss, [probe.unperturbed[name] for name in names], allow_unused=True)
+        self.generator.set_state(kept)
+        return {
+            name: torch.zeros_like(probe.unperturbed[name]) if gradient is None else gradient.detach()
+            for name, gradient in zip(names, found, strict=True)
+        }
+
+
+class ProbeState(StepState):
+    """A step that only asks what the gradient would be: its own perturbations are zero."""
+
+    def gradient(self, view: str) -> Tensor:
+        """Return zeros."""
+        return torch.zeros_like(self.unperturbed[view])

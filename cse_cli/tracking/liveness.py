@@ -1,0 +1,38 @@
+"""Is the process of a run that says RUNNING still there?"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import psutil
+
+from cse_cli.tracking import tags as names
+
+SILENCE = timedelta(minutes=30)
+"""A run on another machine that has said nothing for so long is taken for dead; one lives beats every minute."""
+
+_CLOCK_SECONDS = 2.0
+
+
+def is_stale(tags: Mapping[str, str], now: datetime | None = None) -> bool:
+    """Return whether a run that says RUNNING has no process any more, as far as its tags tell."""
+    if tags.get(names.HOST) == socket.gethostname() and names.PID in tags:
+        return not _lives(int(tags[names.PID]), tags.get(names.PROCESS_STARTED))
+    if names.HEARTBEAT not in tags:
+        return False
+    return (now or datetime.now(UTC)) - datetime.fromisoformat(tags[names.HEARTBEAT]) > SILENCE
+
+
+def _lives(pid: int, started: str | None) -> bool:
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        # A process id is used again: only the same start time is the same process.
+        return started is None or abs(process.create_time() - float(started)) < _CLOCK_SECONDS
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True

@@ -1,0 +1,53 @@
+"""Where the tracking store is, without opening it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from cse_cli.home import home
+
+EXPERIMENT = "cse"
+
+
+def uri() -> str:
+    """Return `MLFLOW_TRACKING_URI`, else the one database in the state directory, by its absolute path."""
+    if address := os.environ.get("MLFLOW_TRACKING_URI"):
+        return address
+    # SQLAlchemy decodes "%" and starts its options at "?"; both may stand in a path.
+    path = str(home() / "mlflow.db").replace("%", "%25").replace("?", "%3F")
+    return f"sqlite:///{path}"
+
+
+def experiment() -> str:
+    """Return `MLFLOW_EXPERIMENT_NAME`, else "cse"."""
+    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+
+
+def artifacts() -> Path:
+    """Return where artifacts of a store without a server of its own are kept."""
+    return home() / "artifacts"
+
+
+def is_remote(address: str) -> bool:
+    """Return whether a server answers at this address, and so keeps the artifacts itself."""
+    return address.startswith(("http://", "https://"))
+
+
+def database(address: str) -> Path | None:
+    """Return the file of an sqlite store."""
+    prefix = "sqlite:///"
+    return Path(unquote(address[len(prefix) :].partition("?")[0])) if address.startswith(prefix) else None
+
+
+def exists(address: str) -> bool:
+    """Return whether there can be anything to read; a database file that is not there has no runs."""
+    file = database(address)
+    return file is None or file.exists()
+
+
+def shown(address: str) -> str:
+    """Return the address without its password: it goes into messages and reports."""
+    return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", address)

@@ -1,0 +1,199 @@
+"""Reads back what was recorded: runs, their results, their curves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from pydantic import ValidationError
+
+from cse_cli.results import Result
+from cse_cli.tracking import artifacts, location
+from cse_cli.tracking import tags as tag_names
+from cse_cli.tracking.liveness import is_stale
+from cse_cli.tracking.store import open_store
+from registry.errors import CseError, UnknownNameError, suggestion
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run as the store has it.
+
+    Args:
+        status: MLflow's word, or "STALE" for a run that says RUNNING and whose process is gone.
+        result: Of a finished run, where its `result.json` can be read.
+        unreadable: Why it cannot.
+    """
+
+    run_id: str
+    name: str
+    status: str
+    started: datetime
+    ended: datetime | None
+    tags: dict[str, str] = field(repr=False)
+    result: Result | None = field(default=None, repr=False)
+    unreadable: str | None = None
+
+
+@dataclass(frozen=True)
+class RunDetails:
+    """All the store has of one run.
+
+    Args:
+        metrics: The value at the highest step of each.
+        curves: Step and value of each metric that has more than one point, in order of step.
+        artifacts: Paths below `artifact_folder`.
+        artifact_folder: Folder on this machine, or the server's address.
+    """
+
+    run: RecordedRun
+    params: dict[str, str]
+    metrics: dict[str, float]
+    curves: dict[str, list[tuple[int, float]]]
+    artifacts: list[str]
+    artifact_folder: str
+
+
+def finished_results() -> list[Result]:
+    """Return the results of all finished runs, newest first; says on stderr which could not be read."""
+    found: list[Result] = []
+    for run in list_runs("attributes.status = 'FINISHED'"):
+        if run.result is not None:
+            found.append(run.result)
+        else:
+            sys.stderr.write(f"warning: run {run.run_id[:8]} ({run.name}) is left out: {run.unreadable}\n")
+    return found
+
+
+def list_runs(matching: str = "") -> list[RecordedRun]:
+    """Return our runs, newest first, results included; nothing is created where there is no store yet.
+
+    Args:
+        matching: A filter in MLflow's search language.
+
+    Raises:
+        TrackingError: The store does not answer.
+    """
+    if not location.exists(location.uri()):
+        return []
+    store = open_store()
+    runs = list(_search(store.client, store.experiment, matching))
+    finished = [run for run in runs if run.info.status == "FINISHED"]
+    texts = artifacts.read_texts(store.client, finished, artifacts.RESULT)
+    results = {run.info.run_id: _parsed(text) for run, text in zip(finished, texts, strict=True)}
+    return [_recorded(run, results.get(run.info.run_id)) for run in runs]
+
+
+def find_run(prefix_or_name: str) -> str:
+    """Return the id of the run whose id starts so, or that is called so.
+
+    Raises:
+        UnknownNameError: There is none, or several.
+    """
+    known = {run.run_id: run.name for run in list_names()}
+    by_id = [run_id for run_id in known if run_id.startswith(prefix_or_name.lower())]
+    by_name = [run_id for run_id, name in known.items() if name == prefix_or_name]
+    matching = by_id or by_name
+    if prefix_or_name and len(matching) == 1:
+        return matching[0]
+    if prefix_or_name and matching:
+        listed = ", ".join(f"{run_id[:8]} ({known[run_id]})" for run_id in matching[:5])
+        raise UnknownNameError(
+            f"{prefix_or_name!r} may be {len(matching)} runs: {listed}", "give more characters of the id"
+        )
+    near = suggestion(prefix_or_name, [*known.values(), *(run_id[:8] for run_id in known)])
+    raise UnknownNameError(
+        f"no run {prefix_or_name!r} in {location.shown(location.uri())}.{near}", "'cse runs ls' shows the runs"
+    )
+
+
+def list_names() -> list[RecordedRun]:
+    """Return our runs, newest first, without reading their results."""
+    if not location.exists(location.uri()):
+        return []
+    store = open_store()
+    return [_recorded(run, None) for run in _search(store.client, store.experiment, "")]
+
+
+def details(run_id: str) -> RunDetails:
+    """Return everything about a run; `run_id` as `find_run` returns it."""
+    store = open_store()
+    run = store.client.get_run(run_id)
+    result = _parsed(artifacts.read_texts(store.client, [run], artifacts.RESULT)[0])
+    histories = {key: store.client.get_metric_history(run_id, key) for key in sorted(run.data.metrics)}
+    curves = {key: sorted((m.step, m.value) for m in points) for key, points in histories.items() if len(points) > 1}
+    place = artifacts.folder(run)
+    return RunDetails(
+        run=_recorded(run, result),
+        params=dict(sorted(run.data.params.items())),
+        metrics=dict(sorted(run.data.metrics.items())),
+        curves=curves,
+        artifacts=artifacts.names(store.client, run),
+        artifact_folder=run.info.artifact_uri if place is None else str(place),
+    )
+
+
+def close_run(run_id: str, force: bool = False) -> RecordedRun:
+    """Mark a run whose process is gone as KILLED.
+
+    Raises:
+        CseError: It is closed already, or seems alive and `force` is off.
+    """
+    client = open_store().client
+    run = _recorded(client.get_run(run_id), None)
+    if run.status not in ("RUNNING", "SCHEDULED", "STALE"):
+        raise CseError(f"run {run_id[:8]} is closed already: {run.status}")
+    if run.status != "STALE" and not force:
+        process = f"process {run.tags.get(tag_names.PID, '?')} on {run.tags.get(tag_names.HOST, '?')}"
+        raise CseError(f"run {run_id[:8]} seems alive: {process}", "end that process, or close it with --force")
+    client.set_terminated(run_id, "KILLED")
+    return _recorded(client.get_run(run_id), None)
+
+
+def _search(client: MlflowClient, experiment: str, matching: str) -> Iterator[Run]:
+    token: str | None = None
+    while True:
+        page = client.search_runs(
+            [experiment], matching, max_results=_PAGE, order_by=["attributes.start_time DESC"], page_token=token
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _parsed(text: str | Exception) -> Result | str:
+    if isinstance(text, Exception):
+        return f"{artifacts.RESULT} cannot be read ({type(text).__name__})"
+    try:
+        return Result.model_validate_json(text)
+    except ValidationError as error:
+        first: Any = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return f"{artifacts.RESULT} is not a result of this version: {where or 'the text'}: {first['msg']}"
+
+
+def _recorded(run: Run, result: Result | str | None) -> RecordedRun:
+    tags = dict(run.data.tags)
+    stale = run.info.status == "RUNNING" and is_stale(tags)
+    return RecordedRun(
+        run_id=run.info.run_id,
+        name=run.info.run_name or "",
+        status="STALE" if stale else run.info.status,
+        started=_time(run.info.start_time) or datetime.fromtimestamp(0, UTC),
+        ended=_time(run.info.end_time),
+        tags=tags,
+        result=result if isinstance(result, Result) else None,
+        unreadable=result if isinstance(result, str) else None,
+    )
+
+
+def _time(milliseconds: int | None) -> datetime | None:
+    return None if not milliseconds else datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,0 +1,156 @@
+"""Opens the tracking store: once, under a lock, and with a clear answer when it cannot be opened."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import TypeVar
+
+from alembic.util.exc import CommandError
+from filelock import FileLock
+from filelock import Timeout as LockTimeout
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from cse_cli.home import home
+from cse_cli.tracking import location
+from cse_cli.tracking.refusal import cannot_open
+from registry.errors import TrackingError
+
+# What MLflow raises when a store does not take a call: its own, a broken connection, a full disk.
+REFUSED = (MlflowException, OSError)
+PREFLIGHT_SECONDS = 8.0
+_LOCK_SECONDS = 120.0
+
+for _name in ("mlflow", "alembic"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open store and the experiment our runs are in."""
+
+    uri: str
+    client: MlflowClient
+    experiment: str
+
+
+@contextmanager
+def patience(seconds: int, retries: int = 0) -> Iterator[None]:
+    """Limit how long MLflow waits for a server; it reads these settings at every request."""
+    wanted = {"MLFLOW_HTTP_REQUEST_TIMEOUT": str(seconds), "MLFLOW_HTTP_REQUEST_MAX_RETRIES": str(retries)}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """Return what `call` does, or raise TimeoutError: name look-up has no time limit of its own."""
+    answers: list[T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            answers.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not answers:
+        raise TimeoutError(f"no answer in {seconds:g} s")
+    return answers[0]
+
+
+def open_store(address: str | None = None) -> Store:
+    """Open the store, creating it on first use.
+
+    Raises:
+        TrackingError: It does not answer, cannot be written, or belongs to another MLflow.
+    """
+    address = address or location.uri()
+    try:
+        if location.is_remote(address):
+            with patience(4):
+                return within(PREFLIGHT_SECONDS, lambda: _open(address, None))
+        return _open_locked(address)
+    except LockTimeout as error:
+        raise TrackingError(
+            f"the tracking store {location.shown(address)} has been locked by another process for {_LOCK_SECONDS:g} s",
+            f"end that process, or remove {error.lock_file} if there is none",
+        ) from error
+    except (*REFUSED, SQLAlchemyError, CommandError, sqlite3.Error, ImportError) as error:
+        raise cannot_open(address, error) from error
+
+
+def _open_locked(address: str) -> Store:
+    # Two processes creating the same database at once leave it broken for good, also a PostgreSQL one.
+    file = location.database(address)
+    lock = Path(f"{file}.lock") if file is not None else home() / "store.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(lock, timeout=_LOCK_SECONDS):
+        if file is not None:
+            _check_file(file)
+        else:
+            within(PREFLIGHT_SECONDS, lambda: _check_server(address))
+        return _open(address, location.artifacts().as_uri())
+
+
+def _check_file(file: Path) -> None:
+    # MLflow tries for 100 s to open what cannot be opened.
+    with closing(sqlite3.connect(file, timeout=20)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.rollback()
+
+
+def _check_server(address: str) -> None:
+    url = make_url(address)
+    if url.host:
+        port = url.port or {"postgresql": 5432, "mysql": 3306, "mssql": 1433}.get(url.get_backend_name())
+        if port is not None:
+            socket.create_connection((url.host, port), timeout=4).close()
+
+
+def _open(address: str, artifacts: str | None) -> Store:
+    client = MlflowClient(tracking_uri=address)
+    name = location.experiment()
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        return Store(address, client, _create(client, name, artifacts))
+    if found.lifecycle_stage != "active":
+        raise TrackingError(
+            f"the experiment {name!r} in {location.shown(address)} has been deleted",
+            f"restore it with 'mlflow experiments restore -x {found.experiment_id}' or set MLFLOW_EXPERIMENT_NAME",
+        )
+    return Store(address, client, str(found.experiment_id))
+
+
+def _create(client: MlflowClient, name: str, artifacts: str | None) -> str:
+    try:
+        return str(client.create_experiment(name, artifact_location=artifacts))
+    except MlflowException:
+        # On a server another machine may have been first.
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            raise
+        return str(found.experiment_id)

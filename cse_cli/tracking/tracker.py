@@ -1,0 +1,63 @@
+"""What training says to whoever records it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Protocol
+
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+
+
+class Tracker(Protocol):
+    """One run being recorded. No method fails because a tracking server is away."""
+
+    run_id: str
+
+    def metrics(self, values: Mapping[str, float], step: int) -> None:
+        """Record values of a step; at most one value for a name and a step."""
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        """Set or replace tags."""
+
+    def text(self, name: str, text: str) -> None:
+        """Keep a text as the artifact `name`, which may contain folders."""
+
+    def folder(self, path: Path, name: str) -> None:
+        """Keep the files of a folder as artifacts below `name`."""
+
+    def dataset(self, name: str, digest: str, context: str, source: str) -> None:
+        """Record a data set the run read, e.g. context "training" or "test"."""
+
+    def flush(self) -> None:
+        """Write what is held in memory; call it before a checkpoint, so that a resumed run has no gap."""
+
+    def finish(self, status: Status) -> None:
+        """Write everything and close the run; later calls do nothing."""
+
+
+class NullTracker:
+    """Records nothing: for tests and for all processes but the first."""
+
+    run_id = ""
+
+    def metrics(self, values: Mapping[str, float], step: int) -> None:
+        """Do nothing."""
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        """Do nothing."""
+
+    def text(self, name: str, text: str) -> None:
+        """Do nothing."""
+
+    def folder(self, path: Path, name: str) -> None:
+        """Do nothing."""
+
+    def dataset(self, name: str, digest: str, context: str, source: str) -> None:
+        """Do nothing."""
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def finish(self, status: Status) -> None:
+        """Do nothing."""

@@ -1,0 +1,72 @@
+"""Signs that training goes wrong: losses that are no numbers, embeddings that fall together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from registry.types import Encoded
+
+PATIENCE = 3
+"""Checks in a row that must look collapsed before the alarm."""
+
+
+def mean_cosine(vectors: Tensor) -> float:
+    """Return the mean cosine between different rows of (B, D): 1 when all sentences share one vector."""
+    unit = F.normalize(vectors.detach().float(), dim=-1)
+    rows = unit.shape[0]
+    return float(((unit.sum(dim=0) ** 2).sum() - rows) / (rows * (rows - 1)))
+
+
+def effective_rank(vectors: Tensor) -> float:
+    """Return exp(entropy of the normalised singular values) of (B, D): the directions really used.
+
+    Source: Roy and Vetterli 2007, "The effective rank", definition 1.
+    """
+    values = torch.linalg.svdvals(vectors.detach().float())
+    shares = values / values.sum().clamp_min(1e-12)
+    return float(torch.exp(-(shares * shares.clamp_min(1e-12).log()).sum()))
+
+
+def describe_views(views: Mapping[str, Encoded]) -> str:
+    """Return one line a view: finiteness, norm and spread of its sentence vectors."""
+    lines = []
+    for name, view in views.items():
+        vectors = view.sentence.detach().float()
+        finite = float(torch.isfinite(vectors).float().mean())
+        lines.append(
+            f"  view {name}: {finite:.0%} finite, norm mean {vectors.norm(dim=-1).mean():.4g}, "
+            f"values {vectors.min():.4g} … {vectors.max():.4g}"
+        )
+    return "\n".join(lines)
+
+
+@dataclass
+class CollapseAlarm:
+    """Warns once when sentence vectors have fallen together.
+
+    Args:
+        cosine_limit: Mean cosine above which a check counts as collapsed; so does an effective rank below 2.
+    """
+
+    cosine_limit: float
+    strikes: int = 0
+    raised: bool = False
+
+    def check(self, vectors: Tensor) -> tuple[dict[str, float], str | None]:
+        """Return the indicators of (B, D) sentence vectors, and a warning the first time they stay bad."""
+        cosine, rank = mean_cosine(vectors), effective_rank(vectors)
+        bad = cosine > self.cosine_limit or rank < min(2.0, vectors.shape[0] - 1)
+        self.strikes = self.strikes + 1 if bad else 0
+        warning = None
+        if self.strikes >= PATIENCE and not self.raised:
+            self.raised = True
+            warning = (
+                f"collapse: mean cosine between different sentences {cosine:.3f}, effective rank {rank:.1f} "
+                f"of {min(vectors.shape)}; try a lower learning rate, a higher temperature or other views"
+            )
+        return {"health/mean_cosine": cosine, "health/effective_rank": rank}, warning

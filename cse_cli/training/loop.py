@@ -1,0 +1,219 @@
+"""The training loop: batch → losses → backward → optimiser → components' hooks, with scores and checkpoints between."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cse_cli.evaluation import Scores, evaluate, score
+from cse_cli.job import Prepared
+from cse_cli.observer import Observer
+from cse_cli.step import StepState
+from cse_cli.tracking import Tracker
+from cse_cli.training import checkpoint
+from cse_cli.training.health import CollapseAlarm, describe_views
+from cse_cli.training.optimiser import learning_rate, make_optimizer, set_learning_rate
+from cse_cli.training.selection import Selection
+from registry.errors import RunFailedError
+
+LOG_EVERY = 10
+"""Steps between logged metrics."""
+
+
+@dataclass
+class Progress:
+    """How far a training has come: what a checkpoint keeps beside tensors.
+
+    Args:
+        seconds: Wall time of steps and evaluations.
+        step_seconds: Wall time of steps alone.
+    """
+
+    step: int = 0
+    untrained: Scores = field(default_factory=dict)
+    seconds: float = 0.0
+    step_seconds: float = 0.0
+
+
+class Trainer:
+    """Trains one experiment; its best state can then be restored from `selection`.
+
+    Args:
+        prepared: What to train; moved to its device.
+        folder: Where checkpoints and states are kept.
+        tracker: Receives metrics.
+        observer: Hears of progress.
+
+    Raises:
+        ValueError: The job has no training.
+    """
+
+    def __init__(self, prepared: Prepared, folder: Path, tracker: Tracker, observer: Observer) -> None:
+        if prepared.batches is None:
+            raise ValueError("a recipe without training has nothing to train")
+        self.experiment = prepared.experiment
+        self.settings = prepared.experiment.recipe.train
+        self.batches = prepared.batches
+        self.total = prepared.steps
+        self.compute = compute = prepared.compute
+        self.folder = folder
+        self.tracker = tracker
+        self.observer = observer
+        self.method = self.experiment.method.to(compute.device)
+        self.optimizer = make_optimizer(self.method, self.settings)
+        self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
+        self.generator = torch.Generator().manual_seed(prepared.job.seed)
+        self.progress = Progress()
+        self.selection = Selection(folder)
+        self.alarm = CollapseAlarm(self.settings.collapse_cosine)
+        self.last_state: str | None = None
+        # The split between initialisation and training: dropout must not depend on how weights were made.
+        torch.manual_seed(prepared.job.seed)
+
+    def run(self) -> None:
+        """Train from wherever the checkpoint stands to the end, then restore the best state.
+
+        Raises:
+            RunFailedError: The loss is not a number.
+        """
+        if self.progress.step == 0 and not self.selection.curve:
+            self._evaluate()
+            self.save()
+        self.method.train()
+        while self.progress.step < self.total:
+            began = time.perf_counter()
+            self._step()
+            self._count(began, stepping=True)
+            if self._due(self.settings.evaluate_every):
+                self._evaluate()
+            if self._due(self.settings.checkpoint_every or self.settings.evaluate_every):
+                self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint of everything the next step depends on; metrics up to it are recorded first."""
+        self.tracker.flush()
+        checkpoint.write(
+            self.folder / checkpoint.FILE,
+            {
+                "method": checkpoint.method_state(self.method),
+                "optimizer": self.optimizer.state_dict(),
+                "scaler": self.scaler.state_dict(),
+                "generator": self.generator.get_state(),
+                "random": checkpoint.random_state(),
+                "progress": asdict(self.progress),
+                "selection": {k: getattr(self.selection, k) for k in ("step", "score", "curve")},
+                "alarm": asdict(self.alarm),
+            },
+        )
+        self.selection.tidy()
+
+    def restore(self) -> None:
+        """Go back to the last checkpoint, bit for bit."""
+        state = checkpoint.read(self.folder / checkpoint.FILE)
+        checkpoint.load_method_state(self.method, state["method"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.generator.set_state(state["generator"])
+        self.progress = Progress(**state["progress"])
+        self.selection = Selection(self.folder, **state["selection"])
+        self.alarm = CollapseAlarm(**state["alarm"])
+        checkpoint.set_random_state(state["random"])
+
+    def _step(self) -> None:
+        done = self.progress.step
+        set_learning_rate(self.optimizer, learning_rate(self.settings, done, self.total))
+        batch = {view: tokens.to(self.compute.device) for view, tokens in self.batches.batch(done).items()}
+        step = StepState(self.method, batch, done, self.total, self.generator)
+        with self.compute.autocast():
+            losses = self.method(step)
+        loss = self.method.objective(losses)
+        logging = (done + 1) % LOG_EVERY == 0 or done == 0 or done + 1 == self.total
+        if self.compute.device.type == "cpu" or logging:  # on a GPU, looking at the value waits for it
+            self._demand_a_number(loss, step)
+        self.scaler.scale(loss).backward()
+        norm = self._update()
+        for component in self.method.components():
+            component.after_step(step)
+        self.progress.step += 1
+        if logging:
+            self._report(step, loss, losses, norm)
+
+    def _update(self) -> Tensor:
+        self.scaler.unscale_(self.optimizer)
+        weights = [p for group in self.optimizer.param_groups for p in group["params"]]
+        norm = torch.nn.utils.clip_grad_norm_(weights, self.settings.clip_norm or float("inf"))
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm
+
+    def _report(self, step: StepState, loss: Tensor, losses: dict[str, Tensor], norm: Tensor) -> None:
+        indicators, warning = self.alarm.check(next(iter(step.views.values())).sentence)
+        rate = self.progress.step * self.settings.batch_size / max(self.progress.step_seconds, 1e-9)
+        self.tracker.metrics(
+            {
+                "train/loss": loss.item(),
+                **{f"loss/{label}": value.item() for label, value in losses.items()},
+                "train/learning_rate": self.optimizer.param_groups[0]["lr"],
+                "train/gradient_norm": norm.item(),
+                **indicators,
+            },
+            self.progress.step,
+        )
+        self.observer.stepped(self.progress.step, loss.item(), rate)
+        if warning is not None:
+            self.tracker.metrics({"health/collapse_alarm": 1.0}, self.progress.step)
+            self.observer.warned(f"step {self.progress.step}: {warning}")
+
+    def _evaluate(self) -> None:
+        """Score the dev evaluator that selects; the untrained state is scored but never selected."""
+        select = self.experiment.recipe.evaluate.select
+        if select is None:
+            return
+        began, at = time.perf_counter(), self.progress.step
+        settings = self.experiment.recipe.evaluate
+        name = select.rpartition(".")[0]
+        wanted = [] if at == 0 and settings.untrained else [name]
+        scores = evaluate(self.experiment.scored, self.experiment.evaluators, settings, self.compute, wanted)
+        value = score(scores, select)
+        if at == 0:
+            self.progress.untrained = scores
+            self.selection.curve[0] = value
+        best = at > 0 and self.selection.offer(at, value, self.experiment.scored)
+        self.tracker.metrics({f"dev/{name}.{metric}": v for metric, v in scores[name].items()}, at)
+        self.observer.evaluated(at, {select: value}, best)
+        self._count(began, stepping=False)
+
+    def _due(self, every: int) -> bool:
+        return self.progress.step == self.total or (every > 0 and self.progress.step % every == 0)
+
+    def _count(self, began: float, *, stepping: bool) -> None:
+        took = time.perf_counter() - began
+        self.progress.seconds += took
+        self.progress.step_seconds += took if stepping else 0.0
+
+    def _demand_a_number(self, loss: Tensor, step: StepState) -> None:
+        if torch.isfinite(loss):
+            return
+        last = checkpoint.read(self.folder / checkpoint.FILE)["progress"]["step"]
+        raise RunFailedError(
+            f"the loss is {loss.item()} at step {self.progress.step + 1}\n{describe_views(step.views)}\n"
+            f"  last good checkpoint: step {last}, {self.folder / checkpoint.FILE}",
+            "lower train.learning_rate, raise the temperature, or use precision = 'fp32'",
+        )
+
+
+def state_digest(state: dict[str, Any]) -> str:
+    """Return a digest of weights: equal exactly when every bit of every tensor is."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for key in sorted(state):
+        digest.update(key.encode())
+        digest.update(state[key].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""The registered augmenters, one component a file; found by scan."""

@@ -1,0 +1,152 @@
+"""IFCL's fraternal twin: a sentence's token vectors mixed with those of its translation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from registry.augmenters.foreign import ForeignEmbeddings
+from registry.errors import CseError, suggestion
+from registry.kinds import AUGMENTERS
+from registry.types import Augmenter, Embedded, Encoder, Step, Tokens, Tune
+from registry.vocabulary import HubVocabulary
+
+
+@AUGMENTERS.register("fuse_embeddings")
+class FuseEmbeddings(Augmenter, nn.Module):
+    """Mix each token vector with the one at the same place of the sentence's translation.
+
+    y⁻ = ε·y + (1 − ε)·y′, with y the encoder's vectors of the sentence x and y′ = BEL_F(x′) those of its translation
+    under the frozen embedding layer of another model, with that model's own tokenizer. One dropout follows, in the
+    encoder. There is no alignment: place i meets place i.
+
+    Args:
+        model: Model whose embedding layer serves the other language; only that layer is loaded.
+        column: Column of the data that holds the translations.
+        rate: ε, the share of the sentence itself; 1 changes nothing.
+        mask: Places the encoder attends to: those of the "source" sentence, of the "fraternal" one, or their "union".
+        pad_fill: Where only one of the two has a token: "source" takes that one's vector alone, "zero" mixes it with
+            zeros, "pad_embedding" with the other's [PAD] vector.
+
+    Shapes: (B, L, W) → (B, L, W); L grows to the longer of the two unless mask is "source".
+
+    Source: IFCL (arXiv 2307.10932) §3.1.2 and Algorithm 1. Doubtful and settled in methods/ifcl.md: where in the
+    embedding layer (A3, the encoder's `augment_at`), mask and padding (A5, `mask`, `pad_fill`), ALBERT's projection to
+    the hidden width, which is applied where the widths ask for it (A15).
+    """
+
+    stateful: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        model: str,
+        column: str = "translation",
+        rate: Annotated[float, Field(ge=0, le=1), Tune(0.1, 1.0)] = 0.9,
+        mask: Literal["source", "union", "fraternal"] = "source",
+        pad_fill: Literal["source", "zero", "pad_embedding"] = "source",
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.column = column
+        self.rate = rate
+        self.mask = mask
+        self.pad_fill = pad_fill
+        self.vocabulary = HubVocabulary(model)
+        self.foreign = ForeignEmbeddings(model)
+        self._encoder: tuple[Encoder, ...] = ()  # in a tuple, so that its weights do not become this module's
+
+    def bind(self, encoder: Encoder) -> None:
+        """Choose the width and the place of the fusion from the view's encoder.
+
+        Raises:
+            CseError: The two models' token vectors differ in width.
+        """
+        if not self.foreign.fit_width(encoder.width):
+            widths = " or ".join(map(str, self.foreign.widths))
+            source = getattr(encoder, "model", type(encoder).__name__)
+            raise CseError(
+                f"fuse_embeddings: token vectors of {self.model!r} are {widths} wide, those of the encoder "
+                f"({source!r}) {encoder.width}: they cannot be added",
+                f"choose a model whose hidden_size is {encoder.width}, or another encoder",
+            )
+        self._encoder = (encoder,)
+
+    def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:  # noqa: ARG002 - the hook's form
+        """Return the fused vectors, before dropout, with the mask `mask` asks for.
+
+        Raises:
+            CseError: The batch has no translations.
+        """
+        if self.rate == 1:
+            return embedded
+        tokens = embedded.tokens
+        side = self._side(tokens, view)
+        if self.mask != "source":
+            tokens = tokens.padded_to(side.length)
+        side = _fitted(side, tokens.length, self.foreign.pad)
+        vectors = self._fuse(self._extended(embedded, tokens), tokens.mask, side)
+        return Embedded(replace(tokens, mask=self._mask(tokens.mask, side.mask)), vectors)
+
+    def _side(self, tokens: Tokens, view: str) -> Tokens:
+        if self.column not in tokens.side:
+            raise CseError(
+                f"view '{view}': fuse_embeddings reads column '{self.column}', which the data does not have."
+                f"{suggestion(self.column, tokens.side)}",
+                "name a data set with that column, or make it with `cse data translate`",
+            )
+        return tokens.side[self.column]
+
+    def _site(self) -> str:
+        return self._bound().augment_at
+
+    def _bound(self) -> Encoder:
+        if not self._encoder:
+            raise CseError("fuse_embeddings was used before bind(encoder)", "bind it to the encoder of its view first")
+        return self._encoder[0]
+
+    def _extended(self, embedded: Embedded, tokens: Tokens) -> Tensor:
+        """Return the sentence's vectors on all places of `tokens`: [PAD] vectors where asked for, else zeros."""
+        extra = tokens.length - embedded.tokens.length
+        if extra <= 0:
+            return embedded.vectors
+        if self.pad_fill != "pad_embedding":
+            return F.pad(embedded.vectors, (0, 0, 0, extra))
+        pad = self._bound().vocabulary.pad([[], [0]]).ids[0, 0]
+        filled = replace(tokens, ids=torch.where(tokens.mask == 1, tokens.ids, pad.to(tokens.ids.device)))
+        return torch.cat([embedded.vectors, self._bound().embed(filled)[:, -extra:]], dim=1)
+
+    def _fuse(self, source: Tensor, source_mask: Tensor, side: Tokens) -> Tensor:
+        foreign = self.foreign(side, self._site()).to(source.dtype)
+        mixed = self.rate * source + (1 - self.rate) * foreign
+        if self.pad_fill == "pad_embedding":
+            return mixed
+        ours, theirs = source_mask.unsqueeze(-1) == 1, side.mask.unsqueeze(-1) == 1
+        if self.pad_fill == "zero":
+            alone, other = self.rate * source, (1 - self.rate) * foreign
+        else:
+            alone, other = source, foreign
+        return torch.where(theirs, torch.where(ours, mixed, other), alone)
+
+    def _mask(self, source: Tensor, fraternal: Tensor) -> Tensor:
+        if self.mask == "source":
+            return source
+        return fraternal if self.mask == "fraternal" else source | fraternal
+
+
+def _fitted(side: Tokens, length: int, pad: int) -> Tokens:
+    """Return the translation's tokens cut or padded to `length`, with its own [PAD] id wherever it has no token."""
+    if side.length > length:
+        side = replace(
+            side,
+            ids=side.ids[:, :length],
+            mask=side.mask[:, :length],
+            types=side.types[:, :length],
+            positions=side.positions[:, :length],
+        )
+    side = side.padded_to(length)
+    return replace(side, ids=side.ids.masked_fill(side.mask == 0, pad))

@@ -1,0 +1,214 @@
+"""Registries: names → components, found by scan and by entry points, described by their own signatures."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
+from registry.signature import Input, forward_inputs, owner, parameter_model
+from registry.types import Component, Encoder, Loss, Reference
+
+T = TypeVar("T", bound=Component)
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """One registered component and all that its class says about itself."""
+
+    kind: str
+    name: str
+    cls: type[T]
+    parameters: type[BaseModel]
+    references: tuple[Reference, ...]
+    inputs: tuple[Input, ...]
+    file: str
+    line: int
+    distribution: str
+
+    @property
+    def summary(self) -> str:
+        """First line of the class docstring."""
+        return (inspect.getdoc(self.cls) or "").partition("\n")[0]
+
+    def build(self, values: Mapping[str, Any], encoders: Mapping[str, Encoder] | None = None) -> T:
+        """Make the component from validated parameter values; names of encoders become the encoders.
+
+        Args:
+            values: Parameter → value; missing ones take their defaults.
+            encoders: Name → encoder, for parameters that refer to one.
+
+        Raises:
+            CseError: A value does not fit its parameter.
+            UnknownNameError: No encoder has the name a parameter refers to.
+        """
+        try:
+            arguments = self.parameters(**values)
+        except ValidationError as error:
+            raise CseError(f"{self.kind} '{self.name}': {error}") from error
+        keywords = {name: getattr(arguments, name) for name in type(arguments).model_fields}
+        for reference in self.references:
+            if reference.kind == "encoder":
+                keywords[reference.parameter] = _named(keywords[reference.parameter], encoders or {})
+        return self.cls(**keywords)
+
+
+def _named(name: str, encoders: Mapping[str, Encoder]) -> Encoder:
+    if name not in encoders:
+        raise UnknownNameError(f"unknown encoder '{name}'.{suggestion(name, encoders)}")
+    return encoders[name]
+
+
+@dataclass
+class Registry(Generic[T]):
+    """The components of one kind.
+
+    Args:
+        kind: Plural name: the sub-package scanned (`registry.<kind>`) and the entry-point group (`cse.<kind>`).
+        base: Class every component must extend.
+    """
+
+    kind: str
+    base: type[T]
+    broken: dict[str, str] = field(default_factory=dict)
+    """Plug-in distribution and module → why it could not be imported."""
+    _entries: dict[str, Entry[T]] = field(default_factory=dict)
+    _disputed: dict[str, RegistrationError] = field(default_factory=dict)
+    _scanned: bool = False
+
+    @property
+    def singular(self) -> str:
+        """The kind of one component, for messages."""
+        return self.kind.removesuffix("s") if not self.kind.endswith("ses") else self.kind.removesuffix("es")
+
+    def register(self, name: str) -> Callable[[type[T]], type[T]]:
+        """Return a decorator that files a class under `name`.
+
+        Raises:
+            RegistrationError: The name is taken, the base class is missing, or the signature cannot be a declaration.
+        """
+        if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_]*", name)):
+            raise RegistrationError(f"{name!r} cannot name a {self.singular}", 'write @….register("lower_case_name")')
+
+        def add(cls: type[T]) -> type[T]:
+            self._entries[name] = self._describe(name, cls)
+            return cls
+
+        return add
+
+    def _describe(self, name: str, cls: type[T]) -> Entry[T]:
+        if not (inspect.isclass(cls) and issubclass(cls, self.base)):
+            raise RegistrationError(f"{owner(cls)} must extend {self.base.__name__} to be a {self.singular}")
+        if not (cls.__doc__ or "").strip():
+            raise RegistrationError(f"{owner(cls)} has no docstring: its first line is what `cse list` shows")
+        self._refuse_second_owner(name, cls)
+        parameters, references = parameter_model(cls)
+        file, line = _source(cls)
+        return Entry(
+            kind=self.kind,
+            name=name,
+            cls=cls,
+            parameters=parameters,
+            references=references,
+            inputs=forward_inputs(cls) if issubclass(cls, Loss) else (),
+            file=file,
+            line=line,
+            distribution=_distribution(cls),
+        )
+
+    def _refuse_second_owner(self, name: str, cls: type[T]) -> None:
+        known = self._entries.get(name)
+        if known is None or owner(known.cls) == owner(cls):
+            return
+        owners = f"{owner(known.cls)} (from {known.distribution}) and {owner(cls)} (from {_distribution(cls)})"
+        error = RegistrationError(f"two {self.kind} are called '{name}': {owners}", "rename one of them, or remove it")
+        if known.distribution != OWN:  # which of two plug-ins comes first is chance; ours keeps its names
+            self._disputed[name] = error
+        raise error
+
+    def __getitem__(self, name: str) -> Entry[T]:
+        """Return the entry called `name`.
+
+        Raises:
+            UnknownNameError: No such component; the message suggests the nearest and names plug-ins that failed.
+            RegistrationError: Two plug-ins claim the name.
+        """
+        self.scan()
+        if name in self._disputed:
+            raise self._disputed[name]
+        if name in self._entries:
+            return self._entries[name]
+        hint = suggestion(name, self._entries)
+        failed = "".join(f"\n  plug-in {plugin} could not be imported: {why}" for plugin, why in self.broken.items())
+        raise UnknownNameError(
+            f"unknown {self.singular} '{name}'.{hint}{failed}", f"`cse list {self.kind}` shows all of them"
+        )
+
+    def __contains__(self, name: str) -> bool:
+        self.scan()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        self.scan()
+        return iter([self._entries[name] for name in sorted(self._entries)])
+
+    def __len__(self) -> int:
+        self.scan()
+        return len(self._entries)
+
+    def names(self) -> list[str]:
+        """Return all registered names, sorted."""
+        return [entry.name for entry in self]
+
+    def scan(self) -> None:
+        """Import every module of `registry.<kind>`, then the plug-ins of entry-point group `cse.<kind>`; once."""
+        if self._scanned:
+            return
+        package = importlib.import_module(f"registry.{self.kind}")
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"registry.{self.kind}.{module.name}")
+        self._scanned = True  # before the plug-ins: one may look up a component while it is imported
+        for point in importlib.metadata.entry_points(group=f"cse.{self.kind}"):
+            self._load_plugin(point)
+
+    def _load_plugin(self, point: importlib.metadata.EntryPoint) -> None:
+        global _loading
+        distribution = point.dist.name if point.dist else "unknown"
+        outer, _loading = _loading, distribution
+        try:
+            point.load()
+        except CseError as error:
+            self.broken[f"{distribution} ({point.value})"] = error.message
+        except Exception as error:  # a plug-in may fail in any way; it must not take the others along
+            self.broken[f"{distribution} ({point.value})"] = f"{type(error).__name__}: {error}"
+        finally:
+            _loading = outer
+
+
+OWN = "cse"
+"""Distribution of the components in this package."""
+
+_loading = ""
+"""Distribution whose entry point is being imported."""
+
+
+def _distribution(cls: type) -> str:
+    """Return who brought a class: this package, the plug-in being loaded, or the package it was defined in."""
+    package = cls.__module__.partition(".")[0]
+    return OWN if package == __package__ else _loading or package
+
+
+def _source(cls: type) -> tuple[str, int]:
+    """Return file and line of a class; nothing for one typed into an interpreter."""
+    try:
+        return inspect.getsourcefile(cls) or "", inspect.getsourcelines(cls)[1]
+    except (OSError, TypeError):
+        return "", 0

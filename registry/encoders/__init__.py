@@ -1,0 +1,1 @@
+"""The registered encoders, one component a file; found by scan."""

@@ -1,0 +1,168 @@
+"""An encoder as a directory that transformers and sentence-transformers load unchanged.
+
+The layout is the classic one of sentence-transformers, which release 6 still reads. `cse.json` beside it says the same
+in one place, for `registry.encoders.saved`. "last2" and "first_last" are written as a weighted mean of layers, so every
+pooling has its equivalent there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn, tensor
+
+from registry.checkpoints import quiet_transformers
+from registry.encoders.pooling import Pooling, needs_all_states
+
+SETTINGS = "cse.json"
+"""File of an export that says how its sentence vectors are made."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the exported model makes a sentence vector.
+
+    Args:
+        pooling: The pooling used at evaluation.
+        first_layer_index: What "first" means in "first_last".
+        head: The head kept at evaluation, if any.
+        max_length: Tokens, specials included, that loaders truncate at.
+        origin: Model the training started from, for the model card.
+    """
+
+    pooling: Pooling
+    first_layer_index: int
+    head: nn.Module | None
+    max_length: int
+    origin: str
+
+
+def export_encoder(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
+    """Write model, tokenizer, pooling and card; files appear in `folder` only when all are written."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        _write_transformer(model, tokenizer, layout, draft)
+        modules = ["Transformer", *_write_modules(model, layout, draft)]
+        _write_json(draft / "modules.json", [_module(index, kind) for index, kind in enumerate(modules)])
+        _write_settings(layout, draft)
+        _publish(draft, folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _module(index: int, kind: str) -> dict[str, Any]:
+    path = f"{index}_{kind}" if index else ""
+    return {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+
+
+def _write_transformer(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
+    quiet_transformers()
+    before = model.config.output_hidden_states, tokenizer.model_max_length
+    model.config.output_hidden_states = needs_all_states(layout.pooling)
+    tokenizer.model_max_length = layout.max_length
+    try:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    finally:
+        model.config.output_hidden_states, tokenizer.model_max_length = before
+    _write_json(folder / "sentence_bert_config.json", {"max_seq_length": layout.max_length, "do_lower_case": False})
+    _write_json(folder / "config_sentence_transformers.json", {"prompts": {}, "similarity_fn_name": "cosine"})
+
+
+def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
+    """Write what follows the transformer; return the kinds of modules in order."""
+    width = int(model.config.hidden_size)
+    kinds = []
+    if needs_all_states(layout.pooling):
+        kinds.append("WeightedLayerPooling")
+        _write_layer_mean(int(model.config.num_hidden_layers), width, layout, folder / f"{len(kinds)}_{kinds[-1]}")
+    kinds.append("Pooling")
+    _write_pooling("cls_token" if layout.pooling == "cls" else "mean_tokens", width, folder / f"{len(kinds)}_Pooling")
+    if layout.head is not None:
+        kinds.append("Dense")
+        _write_dense(layout.head, width, folder / f"{len(kinds)}_Dense")
+    return kinds
+
+
+def _write_layer_mean(layers: int, width: int, layout: Layout, folder: Path) -> None:
+    start = layers - 1 if layout.pooling == "last2" else layout.first_layer_index
+    weights = [0.0] * (layers + 1 - start)
+    weights[0] += 1
+    weights[-1] += 1
+    config = {"word_embedding_dimension": width, "layer_start": start, "num_hidden_layers": layers}
+    _write_module(folder, config, {"layer_weights": tensor(weights)})
+
+
+def _write_pooling(mode: str, width: int, folder: Path) -> None:
+    modes = {f"pooling_mode_{known}": known == mode for known in ("cls_token", "mean_tokens", "max_tokens")}
+    config = {"word_embedding_dimension": width, **modes, "pooling_mode_mean_sqrt_len_tokens": False}
+    _write_module(folder, config, {})
+
+
+def _write_dense(head: nn.Module, width: int, folder: Path) -> None:
+    activation = "torch.nn.modules.activation.Tanh"
+    config = {"in_features": width, "out_features": width, "bias": True, "activation_function": activation}
+    _write_module(folder, config, {key: value.detach().cpu() for key, value in head.state_dict().items()})
+
+
+def _write_module(folder: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> None:
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    _write_json(folder / "config.json", config)
+    if weights:
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _write_settings(layout: Layout, folder: Path) -> None:
+    settings = {
+        "schema_version": 1,
+        "pooling": layout.pooling,
+        "first_layer_index": layout.first_layer_index,
+        "head": "none" if layout.head is None else "mlp",
+        "max_length": layout.max_length,
+        "origin": layout.origin,
+    }
+    _write_json(folder / SETTINGS, settings)
+    (folder / "README.md").write_text(_CARD.format(**settings), encoding="utf-8")
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _publish(draft: Path, folder: Path) -> None:
+    """Move the draft's files over those of `folder`; sub-folders of an earlier export are replaced."""
+    draft.chmod(0o755)
+    folder.mkdir(exist_ok=True)
+    for child in draft.iterdir():
+        target = folder / child.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        os.replace(child, target)  # noqa: PTH105 - the rename that replaces
+
+
+_CARD = """---
+pipeline_tag: sentence-similarity
+library_name: sentence-transformers
+tags: [sentence-transformers, feature-extraction, cse]
+---
+# Sentence encoder
+
+Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. Compare its vectors by cosine.
+Pooling `{pooling}`, head `{head}`, at most {max_length} tokens.
+
+```python
+from sentence_transformers import SentenceTransformer
+vectors = SentenceTransformer("this/directory").encode(["A sentence."])
+```
+
+`transformers.AutoModel.from_pretrained` loads the same weights without the pooling; `cse evaluate DIRECTORY` scores it.
+"""

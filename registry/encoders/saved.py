@@ -1,0 +1,139 @@
+"""Open a finished encoder: a cse export, a sentence-transformers directory, or a plain transformers model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from registry.checkpoints import load_tokenizer, locate
+from registry.encoders.export import SETTINGS
+from registry.encoders.pooling import Pooling
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError, MissingError, suggestion
+from registry.types import Encoder
+
+POOLINGS: tuple[str, ...] = get_args(Pooling)
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What a directory says of itself; `dense` holds the head's weights, `transformer` the model."""
+
+    transformer: Path | str
+    pooling: str = "cls"
+    first_layer_index: int = 0
+    dense: Path | None = None
+    max_length: int | None = None
+
+
+def open_encoder(model: str, pooling: str | None = None) -> tuple[Encoder, int]:
+    """Return an encoder in eval mode whose `represent` is the saved model's, and its length limit in tokens.
+
+    Args:
+        model: Directory, name under `$CSE_MODELS`, shipped model, or hub id.
+        pooling: Instead of the saved one; a plain transformers model, which has none, gets "cls".
+
+    Raises:
+        CseError: Its sentence vectors are made in a way this project does not know.
+        MissingError: It is not on this machine and cannot be fetched.
+    """
+    if pooling is not None and pooling not in POOLINGS:
+        raise CseError(f"unknown pooling {pooling!r}.{suggestion(pooling, POOLINGS)}", f"one of {', '.join(POOLINGS)}")
+    saved = _read(model)
+    encoder = TransformerEncoder(
+        str(saved.transformer),
+        pooling=cast(Pooling, pooling or saved.pooling),
+        first_layer_index=1 if saved.first_layer_index == 1 else 0,
+        head="mlp" if saved.dense else "none",
+        head_at_eval=bool(saved.dense),
+    )
+    if saved.dense:
+        _load_head(encoder, saved.dense)
+    limit = saved.max_length or int(load_tokenizer(str(saved.transformer)).model_max_length)
+    return encoder.eval(), min(limit, encoder.max_length)
+
+
+def _read(model: str) -> _Saved:
+    folder = locate(model)
+    if (folder / SETTINGS).is_file():
+        return _read_export(folder)
+    if (folder / "modules.json").is_file():
+        return _read_modules(folder)
+    return _Saved(model)
+
+
+def _read_export(folder: Path) -> _Saved:
+    settings = _json(folder / SETTINGS)
+    if settings.get("schema_version") != 1:
+        raise CseError(f"{folder / SETTINGS} has schema_version {settings.get('schema_version')}, this cse reads 1")
+    dense = next(folder.glob("*_Dense"), None) if settings["head"] == "mlp" else None
+    return _Saved(folder, settings["pooling"], settings["first_layer_index"], dense, settings["max_length"])
+
+
+def _read_modules(folder: Path) -> _Saved:
+    """Read a sentence-transformers directory; the normalising module is left out, cosine does not see it."""
+    transformer, pooling, dense = folder, None, None
+    for module in _json(folder / "modules.json"):
+        kind, path = module["type"].rpartition(".")[2], folder / module["path"]
+        if kind == "Transformer":
+            transformer = path
+        elif kind == "Pooling":
+            pooling = _pooling(path)
+        elif kind == "Dense":
+            dense = _dense(path)
+        elif kind != "Normalize":
+            raise CseError(f"{folder} has a sentence-transformers module {kind!r} that cse cannot reproduce")
+    if pooling is None:
+        raise CseError(f"{folder / 'modules.json'} names no pooling", "add its Pooling module")
+    return _Saved(transformer, pooling, dense=dense, max_length=_max_length(transformer))
+
+
+def _pooling(folder: Path) -> str:
+    """Return the pooling of either form: the classic booleans, or `pooling_mode` of release 6."""
+    config = _json(folder / "config.json")
+    named = config.get("pooling_mode", [])
+    modes = [named] if isinstance(named, str) else list(named)
+    if not modes:
+        prefix = "pooling_mode_"
+        on = [key.removeprefix(prefix) for key, value in config.items() if key.startswith(prefix) and value]
+        modes = [key.removesuffix("_tokens").removesuffix("_token") for key in on]
+    if len(modes) != 1 or modes[0] not in ("cls", "mean"):
+        raise CseError(f"{folder} pools by {' and '.join(modes) or 'nothing'}: cse knows cls and mean")
+    return str(modes[0])
+
+
+def _dense(folder: Path) -> Path:
+    config = _json(folder / "config.json")
+    square = config["in_features"] == config["out_features"] and config.get("bias", True)
+    if not square or not str(config.get("activation_function", "")).endswith("Tanh") or config.get("use_residual"):
+        raise CseError(f"{folder} is a dense layer of another form than tanh(Wx + b) of equal width")
+    return folder
+
+
+def _max_length(folder: Path) -> int | None:
+    file = folder / "sentence_bert_config.json"
+    if not file.is_file():
+        return None
+    config = _json(file)
+    if config.get("do_lower_case"):
+        raise CseError(f"{file} asks for lower-casing outside the tokenizer, which cse does not do")
+    limit = config.get("max_seq_length")
+    return None if limit is None else int(limit)
+
+
+def _load_head(encoder: TransformerEncoder, folder: Path) -> None:
+    from safetensors.torch import load_file
+
+    file = folder / "model.safetensors"
+    if not file.is_file():
+        raise MissingError(f"{file}, the head's weights, is missing", "save the model again with safetensors")
+    encoder.head.load_state_dict(load_file(file))
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise MissingError(f"{path} cannot be read: {error}", "save the model again") from error

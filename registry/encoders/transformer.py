@@ -1,0 +1,147 @@
+"""The encoder everything else builds on: a transformers checkpoint, a pooling, a head."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from registry.checkpoints import load_model
+from registry.encoders import backbone as split
+from registry.encoders.export import Layout, export_encoder
+from registry.encoders.heads import MlpHead
+from registry.encoders.pooling import Pooling, needs_all_states, pool
+from registry.errors import CseError
+from registry.kinds import ENCODERS
+from registry.types import Encoded, Encoder, Tokens, Tune
+from registry.vocabulary import HubVocabulary
+
+Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]
+Scope = Literal["all", "embedding", "hidden"]
+
+
+@ENCODERS.register("transformer")
+class TransformerEncoder(Encoder):
+    """Encode with a pre-trained BERT-like checkpoint, pool its last layer, and apply a training head.
+
+    s = head(pool(blocks(dropout(e)))), where e is the embedding layer's output, before its dropout: augmenters see e,
+    then dropout is drawn once, and the same dropped tensor enters the blocks and is kept for losses (IFCL, Alg. 1).
+
+    Args:
+        model: Directory, name under $CSE_MODELS, model shipped with cse, or hub id.
+        pooling: What training compares; "cls" as SimCSE trains, "mean" averages real tokens, "last2" and "first_last"
+            average two layers first.
+        eval_pooling: What evaluation compares; the same as `pooling` if left out. IFCL trains "cls", scores "mean"
+            (Table 1, caption).
+        first_layer_index: What "first" means in "first_last": 0 the static embedding output, which gave the published
+            BERT rows, 1 the first block (methods/bert_avg.md).
+        head: "mlp" is SimCSE's tanh(Wx + b), freshly initialised.
+        head_at_eval: Keep the head when scoring; unsupervised SimCSE drops it.
+        dropout: Rate instead of the checkpoint's own.
+        dropout_scope: Where `dropout` applies: "all" of embedding, hidden and attention dropout, the "embedding"
+            output alone, or "hidden" (embedding, attention and feed-forward outputs) without attention weights.
+        freeze: Parts of the checkpoint that are not trained, such as "embeddings" or "encoder.layer.0". Their
+            dropout stays on.
+        augment_at: Where augmenters act: "layer" on the whole embedding layer's output, "word" on the word vectors,
+            to which position, segment and normalisation are then added.
+        random_weights: Same shape, fresh weights: a baseline, and a fast start for tests.
+
+    Shapes: ids (B, L) → token vectors (B, L, W) → sentence vectors (B, D). W is D except in ALBERT and small ELECTRA.
+
+    Source: SimCSE (Gao et al. 2021) for pooling and head; IFCL (arXiv 2307.10932) §3.1 for the split at the embedding
+    layer. Doubtful and settled in methods/ifcl.md: where fusion happens (A3 → `augment_at`), what is frozen (A6 →
+    `freeze`), what the dropout rate covers (A7 → `dropout_scope`).
+    """
+
+    def __init__(
+        self,
+        model: str,
+        pooling: Pooling = "cls",
+        eval_pooling: Pooling | None = None,
+        first_layer_index: Literal[0, 1] = 0,
+        head: Literal["none", "mlp"] = "none",
+        head_at_eval: bool = False,
+        dropout: Probability | None = None,
+        dropout_scope: Scope = "all",
+        freeze: list[str] = [],  # noqa: B006 - a declaration, never changed
+        augment_at: Literal["layer", "word"] = "layer",
+        random_weights: bool = False,
+    ) -> None:
+        super().__init__()
+        if head_at_eval and head == "none":
+            raise CseError("head_at_eval = true, but the encoder has no head", 'set head = "mlp" or drop head_at_eval')
+        self.model = model
+        self.pooling: Pooling = pooling
+        self.eval_pooling: Pooling = eval_pooling or pooling
+        self.first_layer_index = first_layer_index
+        self.head_at_eval = head_at_eval
+        self.augment_at = augment_at
+        self.vocabulary: HubVocabulary = HubVocabulary(model)
+        rates = {} if dropout is None else _rates(dropout, dropout_scope)
+        self.backbone = load_model(model, random_weights=random_weights, **rates)
+        self.dropout = split.take_dropout(self.backbone)
+        if dropout is not None:
+            self.dropout.p = dropout
+        split.verify(self.backbone)
+        split.freeze(self.backbone, freeze)
+        self.max_length = split.longest(self.backbone)
+        self.dim = int(self.backbone.config.hidden_size)
+        self.width = int(self.backbone.embeddings.word_embeddings.embedding_dim)
+        self.head: nn.Module = MlpHead(self.dim) if head == "mlp" else nn.Identity()
+        self.train()
+
+    def embed(self, tokens: Tokens) -> Tensor:
+        """Return (B, L, W) token vectors, before any dropout."""
+        return (split.embed_words if self.augment_at == "word" else split.embed_layer)(self.backbone, tokens)
+
+    def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
+        """Drop, contextualise, pool and apply the training head."""
+        dropped = self._drop(tokens, embeddings)
+        states = split.run_blocks(self.backbone, dropped, tokens.mask, needs_all_states(self.pooling))
+        pooled = pool(self.pooling, states, tokens.mask, self.first_layer_index)
+        return Encoded(sentence=self.head(pooled), embeddings=dropped, hidden=states[-1], tokens=tokens)
+
+    def represent(self, tokens: Tokens) -> Tensor:
+        """Return (B, D) the vectors evaluation uses, in eval mode: no dropout, no training-only head."""
+        training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                return self._represent(tokens)
+        finally:
+            self.train(training)
+
+    def export(self, folder: Path, max_length: int) -> None:
+        """Write a directory that transformers and sentence-transformers load unchanged."""
+        layout = Layout(
+            pooling=self.eval_pooling,
+            first_layer_index=self.first_layer_index,
+            head=self.head if self.head_at_eval else None,
+            max_length=min(max_length, self.max_length),
+            origin=self.model,
+        )
+        export_encoder(self.backbone, self.vocabulary.tokenizer, layout, folder)
+
+    def _drop(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
+        if self.augment_at == "word":
+            embeddings = split.embed_layer(self.backbone, tokens, embeddings)
+        dropped: Tensor = self.dropout(embeddings)
+        return dropped
+
+    def _represent(self, tokens: Tokens) -> Tensor:
+        vectors = split.embed_layer(self.backbone, tokens)
+        states = split.run_blocks(self.backbone, vectors, tokens.mask, needs_all_states(self.eval_pooling))
+        pooled = pool(self.eval_pooling, states, tokens.mask, self.first_layer_index)
+        kept: Tensor = self.head(pooled) if self.head_at_eval else pooled
+        return kept
+
+
+def _rates(dropout: float, scope: Scope) -> dict[str, Any]:
+    """Return the configuration values that `dropout` replaces; the embedding output is set apart."""
+    if scope == "embedding":
+        return {}
+    attention = {"attention_probs_dropout_prob": dropout} if scope == "all" else {}
+    return {"hidden_dropout_prob": dropout, **attention}

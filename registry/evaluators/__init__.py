@@ -1,0 +1,1 @@
+"""The registered evaluators, one component a file; found by scan."""

@@ -1,0 +1,69 @@
+"""Semantic textual similarity: do cosines rank sentence pairs as people do?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from registry import EVALUATORS, catalogue
+from registry.catalogue import Pair
+from registry.evaluators.correlation import AGGREGATES, aggregates
+from registry.types import Encode, Evaluator
+
+
+@EVALUATORS.register("sts")
+class Sts(Evaluator):
+    """Correlate the cosines of sentence pairs with gold scores, × 100.
+
+    A data set may consist of subsets: the sources of a yearly SemEval task, the genres of STS-B. "all" correlates over
+    the pairs of all subsets together, "mean" averages the subsets' correlations, "wmean" weights them by their pairs.
+    Every result names all three; `spearman` and `pearson` repeat the chosen one.
+
+    As in SentEval, white space is reduced to single blanks and a NaN similarity counts as 0. A correlation that is
+    undefined because one side is constant counts as 0. Each distinct sentence is encoded once.
+
+    Source: SimCSE's copy of SentEval (`senteval/sts.py`); cosine without a regressor for STS-B and SICK-R as well.
+    Doubtful: which aggregate a paper prints; SimCSE and those who compare with it use "all" (methods/simcse.md §7).
+
+    Args:
+        dataset: Name in the data catalogue.
+        split: Split of it; "all" joins its splits.
+        aggregate: The aggregate shown as `spearman` and `pearson`.
+    """
+
+    metric: ClassVar[str] = "spearman"
+    metrics: ClassVar[tuple[str, ...]] = (
+        "spearman", "pearson", *(f"{name}_{how}" for name in ("spearman", "pearson") for how in AGGREGATES),
+    )  # fmt: skip
+
+    def __init__(self, dataset: str, split: str = "test", aggregate: Literal["all", "mean", "wmean"] = "all") -> None:
+        self.dataset = dataset
+        self.split = split
+        self.aggregate = aggregate
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Return Spearman's and Pearson's correlation in every aggregate."""
+        pairs = catalogue.read_pairs(self.dataset, self.split)
+        gold = [pair.score for pair in pairs]
+        values = aggregates([pair.subset for pair in pairs], gold, similarities(pairs, encode))
+        shown = {name: values[f"{name}_{self.aggregate}"] for name in ("spearman", "pearson")}
+        return {**shown, **values}
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return "dataset/split" → content digest."""
+        return {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}
+
+
+def similarities(pairs: Sequence[Pair], encode: Encode) -> list[float]:
+    """Return the cosine of each pair; NaN in a vector or a similarity becomes 0."""
+    sides = [(" ".join(pair.first.split()), " ".join(pair.second.split())) for pair in pairs]
+    rows = {text: row for row, text in enumerate(dict.fromkeys(text for side in sides for text in side))}
+    vectors = encode(list(rows)).double().nan_to_num()
+    first = vectors[[rows[left] for left, _ in sides]]
+    second = vectors[[rows[right] for _, right in sides]]
+    cosines: Tensor = (first * second).sum(dim=1) / (first.norm(dim=1) * second.norm(dim=1))
+    found: list[float] = torch.nan_to_num(cosines).tolist()
+    return found

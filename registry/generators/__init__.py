@@ -1,0 +1,1 @@
+"""The registered generators, one component a file; found by scan."""

@@ -1,0 +1,82 @@
+"""What queues of sentence vectors share: rows come in, the oldest go out, each knows its age. Registers nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from registry.errors import CseError
+from registry.types import Encoder, Negatives, Queue, Step
+
+SEED = 20230720
+"""Seed of random initial entries: the same on every device whatever state the global generators are in."""
+
+
+class RollingQueue(Queue):
+    """Keep the latest `length` sentence vectors of a view, unit length, single precision, oldest first.
+
+    The buffers have their final size from `bind` on, so that a checkpoint fits whatever it holds.
+
+    Args:
+        view: The view whose vectors are stored.
+        length: Most entries kept.
+        initial: Random unit vectors to start with; they count as older than every stored vector.
+    """
+
+    vectors: Tensor
+    """(length, D); rows from `filled` on are zero."""
+    ages: Tensor
+    """(length,) steps since a row was stored, 1 right after; 0 marks a free place."""
+
+    def __init__(self, view: str, length: int, initial: int) -> None:
+        super().__init__()
+        if initial > length:
+            raise CseError(
+                f"queue: initial = {initial} is more than length = {length}", "start with at most `length` entries"
+            )
+        self.view = view
+        self.length = length
+        self.initial = initial
+        self.filled = 0
+        self.register_buffer("vectors", torch.zeros(length, 0))
+        self.register_buffer("ages", torch.zeros(length, dtype=torch.int64))
+
+    def bind(self, encoder: Encoder) -> None:
+        """Take the width of the encoder's sentence vectors and store the initial entries."""
+        self.vectors = torch.zeros(self.length, encoder.dim, device=self.ages.device)
+        if self.initial:
+            random = torch.randn(self.initial, encoder.dim, generator=torch.Generator().manual_seed(SEED))
+            self.push(random.to(self.ages.device))
+
+    def after_step(self, step: Step) -> None:
+        """Store the view's vectors of this step; the oldest make room."""
+        self.push(step.sentences(self.view))
+
+    def push(self, rows: Tensor) -> None:
+        """Age what is held by one step, append `rows` (n, D), and drop the oldest beyond `length`."""
+        unit = F.normalize(rows.detach().float(), dim=-1, eps=1e-8)
+        vectors = torch.cat([self.vectors[: self.filled], unit])[-self.length :]
+        ages = torch.cat([self.ages[: self.filled] + 1, self.ages.new_ones(len(rows))])[-self.length :]
+        self.filled = len(ages)
+        free = self.length - self.filled
+        # New tensors instead of writes into the old ones: the step's graph may still hold what `negatives` returned.
+        self.vectors = F.pad(vectors, (0, 0, 0, free))
+        self.ages = F.pad(ages, (0, free))
+
+    def negatives(self) -> Negatives:
+        """Return the filled part, oldest first."""
+        return Negatives(self.vectors[: self.filled], self.log_weights(self.ages[: self.filled]))
+
+    def log_weights(self, ages: Tensor) -> Tensor:
+        """Return (K,) the logarithm of the weight of entries of these ages: 0 for all unless overridden."""
+        return torch.zeros(len(ages), device=ages.device)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any, **options: Any) -> None:
+        stored = state_dict.get(f"{prefix}vectors")
+        if stored is not None and not self.vectors.shape[1]:  # not bound yet: the checkpoint tells the width
+            self.vectors = torch.zeros(self.length, stored.shape[1], device=self.ages.device)
+        super()._load_from_state_dict(state_dict, prefix, *rest, **options)
+        self.filled = int(torch.count_nonzero(self.ages))

@@ -1,0 +1,57 @@
+"""What every test gets: a state directory of its own, no real data unless it asks, one thread."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# Before torch and tokenizers are imported: tests run two at a time, and one thread adds in one order.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+
+ROOT = Path(__file__).resolve().parent.parent
+BESIDE = ROOT.parent / "shared"
+FOLDERS = {
+    "CSE_DATA": Path(os.environ.get("CSE_DATA") or BESIDE / "data").absolute(),
+    "CSE_MODELS": Path(os.environ.get("CSE_MODELS") or BESIDE / "models").absolute(),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `data` where the real data is not on this machine, and say which folder is missing."""
+    missing = [f"{folder} ({variable})" for variable, folder in FOLDERS.items() if not folder.is_dir()]
+    if missing:
+        skip = pytest.mark.skip(reason=f"no such folder: {', '.join(missing)}")
+        for item in items:
+            if item.get_closest_marker("data"):
+                item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """Point the state directory at a folder of the test's own, and return it; nothing is created."""
+    folder = tmp_path / "cse-home"
+    monkeypatch.setenv("CSE_HOME", str(folder))
+    for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, real in FOLDERS.items():
+        if request.node.get_closest_marker("data"):
+            monkeypatch.setenv(variable, str(real))
+        else:
+            monkeypatch.delenv(variable, raising=False)
+    return folder
+
+
+@pytest.fixture
+def data() -> Path:
+    """Return the folder of the real data sets; for tests marked `data`."""
+    return FOLDERS["CSE_DATA"]
+
+
+@pytest.fixture
+def models() -> Path:
+    """Return the folder of the small encoders; for tests marked `data`."""
+    return FOLDERS["CSE_MODELS"]

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from cse_cli.training.health import PATIENCE, CollapseAlarm, effective_rank, mean_cosine
+
+
+def test_mean_cosine_by_hand() -> None:
+    # cosines of (x,y) (x,-x) (y,-x): 0, -1, 0 → mean -1/3; lengths do not matter
+    vectors = torch.tensor([[2.0, 0.0], [0.0, 5.0], [-1.0, 0.0]])
+    assert mean_cosine(vectors) == pytest.approx(-1 / 3)
+    assert mean_cosine(torch.ones(5, 3)) == pytest.approx(1.0)
+
+
+def test_effective_rank_by_hand() -> None:
+    assert effective_rank(torch.eye(4)) == pytest.approx(4.0)
+    assert effective_rank(torch.ones(6, 4)) == pytest.approx(1.0, abs=1e-4)
+    # singular values 3 and 1 → shares 3/4, 1/4
+    entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
+    assert effective_rank(torch.diag(torch.tensor([3.0, 1.0]))) == pytest.approx(math.exp(entropy))
+
+
+def test_the_alarm_needs_patience_and_speaks_once() -> None:
+    alarm = CollapseAlarm(0.9)
+    collapsed = torch.ones(8, 4) + 1e-3 * torch.randn(8, 4)
+    warnings = [alarm.check(collapsed)[1] for _ in range(PATIENCE + 2)]
+    assert [w is not None for w in warnings] == [i == PATIENCE - 1 for i in range(PATIENCE + 2)]
+
+
+def test_one_healthy_check_resets_the_alarm() -> None:
+    alarm = CollapseAlarm(0.9)
+    collapsed, healthy = torch.ones(8, 4), torch.eye(8)
+    for vectors in [collapsed] * (PATIENCE - 1) + [healthy] + [collapsed] * (PATIENCE - 1):
+        assert alarm.check(vectors)[1] is None

@@ -1,0 +1,59 @@
+"""Small real parts for tests of the step and the loop: no files, no transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from registry.tokens import Encoded, Sample, Tokens
+from registry.types import Encoder
+
+
+class WordVocabulary:
+    """Words are numbered by their first letter."""
+
+    fingerprint = "words"
+
+    def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        return [[1, *(2 + ord(word[0]) % 20 for word in text.split())][:max_length] for text in texts]
+
+    def pad(self, rows: Sequence[Sequence[int]]) -> Tokens:
+        length = max(len(row) for row in rows)
+        ids = torch.tensor([[*row, *[0] * (length - len(row))] for row in rows])
+        mask = (ids != 0).long()
+        return Tokens(ids, mask, torch.zeros_like(ids), torch.arange(length).expand(len(rows), length))
+
+    def tokens(self, samples: Sequence[Sample], max_length: int) -> Tokens:
+        return self.pad(self.ids([sample.text for sample in samples], max_length))
+
+
+class FakeEncoder(Encoder):
+    """Embedding → dropout → linear → masked mean; counts its passes."""
+
+    def __init__(self, width: int = 8, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.dim = self.width = width
+        self.vocabulary = WordVocabulary()
+        self.table = nn.Embedding(32, width)
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, width)
+        self.passes = 0
+
+    def embed(self, tokens: Tokens) -> Tensor:
+        return self.table(tokens.ids)
+
+    def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
+        self.passes += 1
+        dropped = self.dropout(embeddings)
+        hidden = torch.tanh(self.linear(dropped))
+        mask = tokens.mask.unsqueeze(-1).float()
+        return Encoded((hidden * mask).sum(1) / mask.sum(1), dropped, hidden, tokens)
+
+    def represent(self, tokens: Tokens) -> Tensor:
+        was = self.training
+        self.eval()
+        vectors = self.encode(tokens, self.embed(tokens)).sentence
+        self.train(was)
+        return vectors

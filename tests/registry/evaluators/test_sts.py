@@ -1,0 +1,164 @@
+import math
+import zlib
+
+import pytest
+import torch
+
+from registry import EVALUATORS, catalogue
+from registry.catalogue import Pair
+from registry.evaluators.sts import Sts, similarities
+
+ANGLES = {"a": 0, "b": 10, "c": 25, "d": 50, "e": 85, "f": 120}
+PAIRS = [
+    Pair("one", 5.0, "a", "b"),
+    Pair("one", 3.0, "a", "d"),
+    Pair("one", 4.0, "a", "c"),
+    Pair("two", 2.0, "b", "f"),
+    Pair("two", 1.0, "d", "e"),
+]
+
+
+def by_angle(sentences):
+    radians = torch.tensor([math.radians(ANGLES[s]) for s in sentences])
+    return torch.stack([radians.cos(), radians.sin()], dim=1)
+
+
+@pytest.fixture
+def pairs(monkeypatch):
+    """Serve these pairs instead of a data set."""
+
+    def serve(rows):
+        asked = []
+        monkeypatch.setattr(catalogue, "read_pairs", lambda dataset, split: asked.append((dataset, split)) or rows)
+        return asked
+
+    return serve
+
+
+def rank(values):
+    """Return mean ranks, from 1."""
+    return [1 + sum(o < v for o in values) + (sum(o == v for o in values) - 1) / 2 for v in values]
+
+
+def pearson(x, y):
+    mx, my = sum(x) / len(x), sum(y) / len(y)
+    covariance = sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True))
+    return covariance / math.sqrt(sum((a - mx) ** 2 for a in x) * sum((b - my) ** 2 for b in y))
+
+
+def literal(rows, cosine):
+    """Return SentEval's numbers, written out."""
+    found = {}
+    for name, of in (("pearson", pearson), ("spearman", lambda x, y: pearson(rank(x), rank(y)))):
+        subsets = dict.fromkeys(row.subset for row in rows)
+        parts = [[(r.score, cosine(r)) for r in rows if r.subset == subset] for subset in subsets]
+        values = [of(*zip(*part, strict=True)) for part in parts]
+        found[f"{name}_all"] = 100 * of([r.score for r in rows], [cosine(r) for r in rows])
+        found[f"{name}_mean"] = 100 * sum(values) / len(values)
+        weighted = sum(len(part) * value for part, value in zip(parts, values, strict=True))
+        found[f"{name}_wmean"] = 100 * weighted / len(rows)
+    return found
+
+
+def cosine_of(row):
+    return math.cos(math.radians(ANGLES[row.first] - ANGLES[row.second]))
+
+
+def test_value_by_hand(pairs):
+    # Gold order of subset "one" is the order of its angles 10 < 25 < 50: ρ = 1; "two" is reversed: ρ = −1.
+    # All: gold ranks 5 3 4 2 1, cosine ranks (angles 10, 50, 25, 110, 35) 5 2 4 1 3: ρ = 1 − 6·(1 + 1 + 4) / 120.
+    asked = pairs(PAIRS)
+    found = Sts("some_set", "dev")(by_angle)
+    assert asked == [("some_set", "dev")]
+    assert found["spearman_mean"] == pytest.approx(0.0)
+    assert found["spearman_wmean"] == pytest.approx(100 * (3 - 2) / 5)
+    assert found["spearman"] == found["spearman_all"]
+    assert found["spearman"] == pytest.approx(70.0)
+
+
+def test_matches_senteval_written_out(pairs):
+    # Distinct angles: equal ones would tie on paper and differ by a rounding in the encoder.
+    rows = [Pair(f"s{i % 3}", float((7 * i) % 5), *pair) for i, pair in enumerate(["ab", "ac", "bf", "ae", "ce", "df", "ef", "be", "af"])]  # fmt: skip  # noqa: E501
+    pairs(rows)
+    found = Sts("x")(by_angle)
+    for key, value in literal(rows, cosine_of).items():
+        assert found[key] == pytest.approx(value, abs=1e-3), key
+
+
+@pytest.mark.parametrize("aggregate", ["all", "mean", "wmean"])
+def test_the_chosen_aggregate_is_shown(pairs, aggregate):
+    pairs(PAIRS)
+    found = Sts("x", aggregate=aggregate)(by_angle)
+    assert tuple(found) == Sts.metrics
+    assert found["spearman"] == found[f"spearman_{aggregate}"]
+    assert found["pearson"] == found[f"pearson_{aggregate}"]
+
+
+def test_each_distinct_sentence_is_encoded_once(pairs):
+    pairs([Pair("", 1.0, "a  b", "c"), Pair("", 2.0, "c", "a\u00a0b "), Pair("", 3.0, "d", "d")])
+    seen = []
+
+    def encode(sentences):
+        seen.extend(sentences)
+        return torch.randn(len(sentences), 3, generator=torch.Generator().manual_seed(0))
+
+    Sts("x")(encode)
+    assert seen == ["a b", "c", "d"]
+
+
+def test_nan_counts_as_zero_similarity(pairs):
+    pairs([Pair("", 0.0, "a", "b"), Pair("", 1.0, "a", "c"), Pair("", 2.0, "a", "d")])
+    vectors = {"a": [1.0, 0.0], "b": [math.nan, math.nan], "c": [1.0, 1.0], "d": [1.0, 0.1]}
+    found = Sts("x")(lambda sentences: torch.tensor([vectors[s] for s in sentences]))
+    assert found["spearman"] == pytest.approx(100.0)  # 0 < 0.7 < 1: NaN became 0, not the largest
+
+
+def test_zero_vectors_have_similarity_zero(pairs):
+    pairs([Pair("", 0.0, "a", "b"), Pair("", 1.0, "a", "c"), Pair("", 2.0, "a", "a")])
+    vectors = {"a": [1.0, 0.0], "b": [0.0, 0.0], "c": [1.0, 1.0]}
+    found = Sts("x")(lambda sentences: torch.tensor([vectors[s] for s in sentences]))
+    assert found["spearman"] == pytest.approx(100.0)
+
+
+def test_a_collapsed_encoder_scores_zero(pairs):
+    pairs(PAIRS)
+    found = Sts("x")(lambda sentences: torch.ones(len(sentences), 4))
+    assert set(found.values()) == {0.0}
+
+
+def test_a_subset_of_one_pair_counts_as_zero(pairs):
+    pairs([*PAIRS[:3], Pair("lonely", 1.0, "b", "c")])
+    found = Sts("x")(by_angle)
+    assert found["spearman_mean"] == pytest.approx(50.0)
+    assert found["spearman_wmean"] == pytest.approx(75.0)
+
+
+def test_fingerprints_name_dataset_and_split(monkeypatch):
+    monkeypatch.setattr(catalogue, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
+    assert Sts("x", "dev").fingerprints() == {"x/dev": "digest of x dev"}
+
+
+def test_parameters_as_recipes_give_them():
+    entry = EVALUATORS["sts"]
+    assert entry.build({"dataset": "stsb"}).split == "test"
+    assert entry.cls.metric in entry.cls.metrics
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("dataset", "split", "count"), [("sts13", "test", 1500), ("sts16", "test", 1186)])
+def test_real_pairs_score_as_written_out(dataset, split, count):
+    """A hashed bag of words, many of whose similarities tie, on the real sets."""
+    rows = catalogue.read_pairs(dataset, split)
+    assert len(rows) == count
+    wanted = Sts(dataset, split)(bag)
+    cosines = dict(zip(rows, similarities(rows, bag), strict=True))
+    for key, value in literal(rows, cosines.__getitem__).items():
+        assert wanted[key] == pytest.approx(value, abs=1e-6), key
+
+
+def bag(sentences):
+    vectors = torch.zeros(len(sentences), 64)
+    for row, sentence in enumerate(sentences):
+        for word in sentence.lower().split():
+            vectors[row, zlib.crc32(word.encode()) % 64] += 1
+    return vectors

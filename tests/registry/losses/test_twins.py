@@ -1,0 +1,160 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from registry.losses.twins import Twins
+from registry.types import Encoded, Tokens
+
+SIMILARITIES = ["flat", "token_mean", "mean_pool", "cls"]
+
+
+def encoded(sentence, embeddings, mask=None):
+    mask = torch.ones(embeddings.shape[:2], dtype=torch.int64) if mask is None else mask
+    zeros = torch.zeros_like(mask)
+    return Encoded(sentence, embeddings, embeddings, Tokens(zeros, mask, zeros, zeros))
+
+
+def draw(rows, length, width=3, seed=0, lengths=None, dtype=torch.float64):
+    g = torch.Generator().manual_seed(seed)
+    sentence = torch.randn(rows, 4, generator=g, dtype=dtype)
+    embeddings = torch.randn(rows, length, width, generator=g, dtype=dtype)
+    mask = torch.ones(rows, length, dtype=torch.int64)
+    for row, real in enumerate(lengths or []):
+        mask[row, real:] = 0
+    return encoded(sentence, embeddings, mask)
+
+
+def s(a, b):
+    norms = math.hypot(*a) * math.hypot(*b)
+    return sum(x * y for x, y in zip(a, b, strict=True)) / norms if norms else 0.0
+
+
+def similarity(anchor, other, how):
+    """Similarity of two views' token embeddings, sentence by sentence, over the anchor's real tokens."""
+    found = []
+    for row, mask in enumerate(anchor.tokens.mask.tolist()):
+        pairs = []
+        for place, real in enumerate(mask):
+            if real:
+                there = place < other.tokens.length and other.tokens.mask[row, place]
+                width = anchor.embeddings.shape[2]
+                other_vector = other.embeddings[row, place].tolist() if there else [0.0] * width
+                pairs.append((anchor.embeddings[row, place].tolist(), other_vector))
+        left, right = [p[0] for p in pairs], [p[1] for p in pairs]
+        if how == "flat":
+            found.append(s([x for v in left for x in v], [x for v in right for x in v]))
+        elif how == "token_mean":
+            found.append(sum(s(*pair) for pair in pairs) / len(pairs))
+        elif how == "mean_pool":
+            found.append(s([sum(c) for c in zip(*left, strict=True)], [sum(c) for c in zip(*right, strict=True)]))
+        else:
+            found.append(s(*pairs[0]))
+    return found
+
+
+def literal(anchor, identical, fraternal, how):
+    total = 0.0
+    near, far = similarity(anchor, identical, how), similarity(anchor, fraternal, how)
+    for row in range(len(anchor.sentence)):
+        h, plus, minus = (v.sentence[row].tolist() for v in (anchor, identical, fraternal))
+        margin = math.exp(near[row]) - math.exp(far[row])
+        total += abs(math.exp(s(h, plus)) - math.exp(s(h, minus)) - margin)
+    return total / len(anchor.sentence)
+
+
+def test_value_by_hand():
+    # Sentence cosines 1 and 0: e − 1. Embedding cosines 0 and 1: M = 1 − e. |e − 1 − (1 − e)| = 2e − 2.
+    x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    anchor = encoded(x, x.unsqueeze(1))
+    identical = encoded(2 * x, y.unsqueeze(1))
+    fraternal = encoded(y, 3 * x.unsqueeze(1))
+    assert Twins()(anchor, identical, fraternal).item() == pytest.approx(2 * math.e - 2, rel=1e-6)
+
+
+def test_fixed_margin_by_hand():
+    x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    anchor, identical, fraternal = (encoded(v, v.unsqueeze(1)) for v in (x, x, y))
+    assert Twins(margin="fixed").fixed_margin == pytest.approx(0.1141, abs=1e-4)
+    found = Twins(margin="fixed", fixed_margin=0.25)(anchor, identical, fraternal).item()
+    assert found == pytest.approx(math.e - 1.25, rel=1e-6)
+
+
+@pytest.mark.parametrize("how", SIMILARITIES)
+@pytest.mark.parametrize(("rows", "lengths"), [(1, (3, 3, 3)), (4, (5, 5, 5)), (3, (5, 2, 8)), (2, (2, 7, 1))])
+def test_matches_the_equation(how, rows, lengths):
+    views = []
+    for seed, length in enumerate(lengths):
+        real = [1 + (row + seed) % length for row in range(rows)]
+        views.append(draw(rows, length, seed=seed, lengths=real))
+    assert Twins(margin_similarity=how)(*views).item() == pytest.approx(literal(*views, how))
+
+
+@pytest.mark.parametrize("how", SIMILARITIES)
+def test_padding_does_not_matter(how):
+    views = [draw(3, 5, seed=seed, lengths=[5, 2, 3]) for seed in range(3)]
+    loss = Twins(margin_similarity=how)
+    expected = loss(*views).item()
+    for position in range(3):
+        grown = list(views)
+        old = grown[position]
+        noise = torch.full((3, 4, 3), 9.0, dtype=torch.float64)
+        grown[position] = replace(
+            old, embeddings=torch.cat([old.embeddings, noise], dim=1), tokens=old.tokens.padded_to(9)
+        )
+        assert loss(*grown).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("margin", ["data", "fixed"])
+def test_gradient_is_exact(margin):
+    views = [draw(4, 3, seed=seed) for seed in range(3)]
+
+    def of(a, b, c):
+        sentences = (a, b, c)
+        return Twins(margin=margin)(*(replace(v, sentence=t) for v, t in zip(views, sentences, strict=True)))
+
+    assert torch.autograd.gradcheck(of, [v.sentence.requires_grad_() for v in views])
+
+
+def test_margin_carries_no_gradient():
+    views = [draw(4, 3, seed=seed) for seed in range(3)]
+    for view in views:
+        view.sentence.requires_grad_()
+        view.embeddings.requires_grad_()
+    Twins()(*views).backward()
+    assert all(view.embeddings.grad is None for view in views)
+    assert all(view.sentence.grad is not None and view.sentence.grad.abs().sum() > 0 for view in views)
+
+
+def test_subgradient_is_zero_at_the_kink():
+    view = draw(2, 3)
+    view.sentence.requires_grad_()
+    value = Twins()(view, view, view)
+    value.backward()
+    assert value.item() == 0.0
+    assert view.sentence.grad is not None
+    assert view.sentence.grad.abs().max().item() == 0.0
+
+
+def test_flat_similarity_of_two_dropout_masks_is_one_minus_rate():
+    """Why "flat" is the default: it gives the paper's ω = 0.85 at dropout 0.15 (A2)."""
+    torch.manual_seed(0)
+    clean = torch.randn(4, 32, 768)
+    first, second = (torch.nn.functional.dropout(clean, 0.15) for _ in range(2))
+    sentence = torch.eye(4)
+    views = [encoded(sentence, e) for e in (first, second)]
+    found = Twins()._similarity(*views)
+    assert found.mean().item() == pytest.approx(0.85, abs=0.01)
+
+
+def test_sum_is_n_times_mean():
+    views = [draw(5, 3, seed=seed) for seed in range(3)]
+    assert Twins(reduction="sum")(*views).item() == pytest.approx(5 * Twins()(*views).item())
+
+
+def test_half_precision_embeddings_are_compared_in_single():
+    views = [draw(3, 6, seed=seed, dtype=torch.float32) for seed in range(3)]
+    low = [replace(v, embeddings=v.embeddings.bfloat16()) for v in views]
+    rounded = [replace(v, embeddings=v.embeddings.float()) for v in low]
+    assert Twins(margin_similarity="mean_pool")(*low).item() == Twins(margin_similarity="mean_pool")(*rounded).item()

@@ -1,0 +1,110 @@
+import copy
+
+import pytest
+import torch
+
+from registry.errors import CseError
+from registry.queues.fifo import Fifo
+from tests.registry.queues.literal import LiteralQueue, StepOf, batches, bound
+
+
+def test_value_by_hand():
+    queue = bound(Fifo("anchor", length=3), dim=2)
+    queue.after_step(StepOf(torch.tensor([[3.0, 4.0], [0.0, 2.0]])))
+    queue.after_step(StepOf(torch.tensor([[-5.0, 0.0], [8.0, 6.0]])))
+    held = queue.negatives()
+    assert torch.allclose(held.vectors, torch.tensor([[0.0, 1.0], [-1.0, 0.0], [0.8, 0.6]]))
+    assert held.log_weights.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("length", [1, 4, 6, 10, 100])
+@pytest.mark.parametrize("sizes", [[4] * 5, [4, 4, 1, 4, 2], [7], [1] * 12, [12, 3]])
+def test_matches_the_list(length, sizes):
+    queue, expected = bound(Fifo("anchor", length=length)), LiteralQueue(length)
+    for batch in batches(sizes):
+        queue.after_step(StepOf(batch))
+        expected.push(batch)
+        held = queue.negatives()
+        assert len(held.vectors) == len(expected.rows) <= length
+        assert torch.allclose(held.vectors, expected.vectors(), atol=1e-6)
+        assert held.log_weights.tolist() == [0.0] * len(expected.rows)
+
+
+def test_starts_empty_with_the_encoders_width():
+    held = bound(Fifo("anchor", length=5), dim=7).negatives()
+    assert held.vectors.shape == (0, 7)
+    assert held.log_weights.shape == (0,)
+
+
+def test_initial_entries_are_unit_reproducible_and_leave_first():
+    first, second = (bound(Fifo("anchor", length=6, initial=4)) for _ in range(2))
+    start = first.negatives().vectors
+    assert torch.equal(start, second.negatives().vectors)
+    assert torch.allclose(start.norm(dim=1), torch.ones(4))
+    first.after_step(StepOf(batches([3])[0]))
+    assert len(first.negatives().vectors) == 6
+    assert torch.equal(first.negatives().vectors[:3], start[1:])
+
+
+def test_initial_entries_leave_the_global_stream_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    bound(Fifo("anchor", length=6, initial=4))
+    assert torch.rand(1) == expected
+
+
+def test_more_initial_entries_than_length_is_refused():
+    with pytest.raises(CseError, match="initial = 9 is more than length = 8"):
+        Fifo("anchor", length=8, initial=9)
+
+
+def test_stored_detached_in_single_precision():
+    queue = bound(Fifo("anchor", length=4))
+    rows = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    queue.after_step(StepOf(rows.bfloat16()))
+    held = queue.negatives()
+    assert not held.vectors.requires_grad
+    assert held.vectors.dtype == torch.float32
+    assert torch.allclose(held.vectors.norm(dim=1), torch.ones(3))
+
+
+def test_what_was_served_does_not_change():
+    """The graph of a step holds what `negatives` returned; storing the next rows must not touch it."""
+    queue = bound(Fifo("anchor", length=4))
+    for batch in batches([3, 3]):
+        queue.after_step(StepOf(batch))
+    served = queue.negatives().vectors
+    copied = served.clone()
+    queue.after_step(StepOf(batches([3], seed=9)[0]))
+    assert torch.equal(served, copied)
+
+
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_state_survives_in_a_fresh_queue(is_bound):
+    queue = bound(Fifo("anchor", length=5))
+    for batch in batches([4, 2]):
+        queue.after_step(StepOf(batch))
+    fresh = Fifo("anchor", length=5)
+    if is_bound:
+        bound(fresh)
+    fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
+    for each in (queue, fresh):
+        each.after_step(StepOf(batches([2], seed=3)[0]))
+    assert torch.equal(fresh.negatives().vectors, queue.negatives().vectors)
+    assert torch.equal(fresh.ages, queue.ages)
+
+
+def test_loading_an_emptier_state_empties():
+    full, empty = bound(Fifo("anchor", length=5)), bound(Fifo("anchor", length=5))
+    full.after_step(StepOf(batches([5])[0]))
+    full.load_state_dict(empty.state_dict())
+    assert len(full.negatives().vectors) == 0
+
+
+def test_buffers_keep_their_size_and_move_with_the_module():
+    queue = bound(Fifo("anchor", length=5))
+    shapes = {name: tuple(buffer.shape) for name, buffer in queue.named_buffers()}
+    queue.after_step(StepOf(batches([3])[0]))
+    assert {name: tuple(buffer.shape) for name, buffer in queue.named_buffers()} == shapes
+    assert queue.to("meta").negatives().vectors.device.type == "meta"

@@ -1,0 +1,185 @@
+"""Registering, looking up, building: what a registry promises about components of this package."""
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import torch
+from pydantic import Field
+from torch import Tensor
+
+import registry
+from registry import LOSSES, QUEUES, REGISTRIES, Tune
+from registry.core import Registry
+from registry.errors import CseError, RegistrationError, UnknownNameError
+from registry.types import Encoder, Loss, Queue, Reference, Sentences
+
+PLUGIN = Path(__file__).parent.parent / "plugin_example" / "cse_uniformity" / "uniformity.py"
+
+
+class Plain(Loss):
+    """Do nothing.
+
+    Args:
+        scale: Factor.
+        teacher: Encoder that is followed.
+    """
+
+    def __init__(self, teacher: Encoder, scale: Annotated[float, Field(gt=0), Tune(0.1, 10)] = 1.0) -> None:
+        super().__init__()
+        self.teacher = [teacher]
+        self.scale = scale
+
+    def forward(self, anchor: Sentences) -> Tensor:
+        return anchor.sum() * self.scale
+
+
+@pytest.fixture
+def losses():
+    """An empty registry of losses that scans nothing."""
+    return Registry("losses", Loss, _scanned=True)
+
+
+def test_an_entry_knows_what_its_class_says(losses):
+    assert losses.register("plain")(Plain) is Plain
+    entry = losses["plain"]
+    assert (entry.kind, entry.name, entry.cls, entry.summary) == ("losses", "plain", Plain, "Do nothing.")
+    assert entry.references == (Reference("teacher", "encoder"),)
+    assert [i.name for i in entry.inputs] == ["anchor"]
+    assert Path(entry.file) == Path(__file__)
+    assert "class Plain(Loss):" in Path(__file__).read_text().splitlines()[entry.line - 1]
+
+
+def test_build_takes_defaults_and_encoders(losses):
+    losses.register("plain")(Plain)
+    online, target = Encoder(), Encoder()
+    encoders = {"online": online, "target": target}
+    assert losses["plain"].build({}, encoders).teacher == [online]
+    made = losses["plain"].build({"teacher": "target", "scale": 2}, encoders)
+    assert made.teacher == [target]
+    assert made.scale == 2.0
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"scale": 0}, "greater than 0"),
+        ({"scale": "1"}, "valid number"),
+        ({"scale": float("nan")}, "finite number"),
+        ({"scale": float("inf")}, "finite number"),
+        ({"scale": True}, "valid number"),
+        ({"scael": 1.0}, "scael"),
+        ({"teacher": "onlin"}, "unknown encoder 'onlin'. Did you mean 'online'?"),
+    ],
+)
+def test_build_refuses_values_that_do_not_fit(losses, values, said):
+    losses.register("plain")(Plain)
+    with pytest.raises(CseError) as caught:
+        losses["plain"].build(values, {"online": Encoder()})
+    assert said in str(caught.value)
+
+
+def test_unknown_names_are_suggested():
+    with pytest.raises(UnknownNameError) as caught:
+        LOSSES["info_nec"]
+    assert str(caught.value) == (
+        "unknown loss 'info_nec'. Did you mean 'info_nce'?\n  → `cse list losses` shows all of them"
+    )
+    with pytest.raises(UnknownNameError, match=r"unknown queue 'zzz'\.$") as caught:
+        QUEUES["zzz"]
+    assert caught.value.next_action == "`cse list queues` shows all of them"
+
+
+def test_collection_protocol():
+    assert "info_nce" in LOSSES
+    assert "info_nec" not in LOSSES
+    names = LOSSES.names()
+    assert names == sorted(names) == [entry.name for entry in LOSSES]
+    assert len(LOSSES) == len(names) >= 2
+
+
+def test_every_kind_scans_its_own_package():
+    assert [r.kind for r in REGISTRIES] == ["augmenters", "encoders", "evaluators", "generators", "losses", "queues"]
+    assert [r.singular for r in REGISTRIES] == ["augmenter", "encoder", "evaluator", "generator", "loss", "queue"]
+    for each in REGISTRIES:
+        assert len(each) > 0
+        for entry in each:
+            assert entry.distribution == "cse"
+            assert entry.cls.__module__.startswith(f"registry.{each.kind}.")
+
+
+def test_a_second_owner_of_a_name_is_refused(losses):
+    losses.register("plain")(Plain)
+
+    class Rival(Plain):
+        """Do something else."""
+
+    with pytest.raises(RegistrationError) as caught:
+        losses.register("plain")(Rival)
+    assert "two losses are called 'plain'" in str(caught.value)
+    assert f"{__name__}.Plain" in str(caught.value)
+    assert "Rival" in str(caught.value)
+
+
+def test_the_same_class_may_register_again(losses):
+    """As it does when its module is reloaded."""
+    losses.register("plain")(Plain)
+    losses.register("plain")(Plain)
+    assert losses.names() == ["plain"]
+
+
+@pytest.mark.parametrize("name", ["Info", "info-nce", "1st", "", "info nce", None, Plain])
+def test_names_that_no_recipe_could_write_are_refused(losses, name):
+    with pytest.raises(RegistrationError, match="cannot name a loss"):
+        losses.register(name)
+
+
+def test_the_base_class_must_fit(losses):
+    class Stranger(Queue):
+        """Be a queue."""
+
+    with pytest.raises(RegistrationError, match="Stranger must extend Loss to be a loss"):
+        losses.register("stranger")(Stranger)
+    with pytest.raises(RegistrationError, match="must extend Loss"):
+        losses.register("function")(test_the_base_class_must_fit)
+
+
+def test_a_docstring_of_ones_own_is_required(losses):
+    class Silent(Plain):
+        pass
+
+    with pytest.raises(RegistrationError, match="Silent has no docstring"):
+        losses.register("silent")(Silent)
+    assert "silent" not in losses
+
+
+def test_a_class_without_source_can_be_registered(losses):
+    space = {"Loss": Loss, "Sentences": Sentences, "Tensor": Tensor, "__name__": "__console__"}
+    exec('class Typed(Loss):\n    """Be typed in."""\n    def forward(self, anchor: Sentences): return 0', space)
+    losses.register("typed")(space["Typed"])
+    assert (losses["typed"].file, losses["typed"].line) == ("", 0)
+
+
+def test_a_failing_module_of_ours_fails_every_time(monkeypatch, tmp_path):
+    (tmp_path / "half_done.py").write_text("raise RuntimeError('half done')")
+    monkeypatch.setattr(registry.losses, "__path__", [str(tmp_path)])
+    fresh = Registry("losses", Loss)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="half done"):
+            len(fresh)
+
+
+def test_a_new_loss_in_one_file_needs_no_other_change(monkeypatch, tmp_path):
+    """Drop a file of ≤ 40 lines into registry/losses: listed, validated, built, run."""
+    assert len(PLUGIN.read_text().splitlines()) <= 40
+    shutil.copy(PLUGIN, tmp_path / "uniformity_dropped_in.py")
+    monkeypatch.setattr(registry.losses, "__path__", [*registry.losses.__path__, str(tmp_path)])
+    fresh = Registry("losses", Loss, _entries=dict(LOSSES._entries))
+    monkeypatch.setattr(registry, "LOSSES", fresh)
+    assert fresh.names() == sorted([*LOSSES.names(), "uniformity"])
+    entry = fresh["uniformity"]
+    assert entry.distribution == "cse"
+    assert entry.parameters().model_dump() == {"sharpness": 2.0}
+    value = entry.build({"sharpness": 1.0})(torch.tensor([[1.0, 0.0], [0.0, 5.0]]))
+    assert value.item() == pytest.approx(-2.0)

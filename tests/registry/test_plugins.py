@@ -1,0 +1,147 @@
+"""Components from other distributions, found by entry points; distributions are faked on sys.path, nothing installed."""
+
+import importlib
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import registry
+from registry import LOSSES
+from registry.core import Registry
+from registry.errors import RegistrationError, UnknownNameError
+from registry.testing import check
+from registry.types import Loss
+
+EXAMPLE = Path(__file__).parent.parent / "plugin_example"
+
+COMPONENT = '''
+from torch import Tensor
+
+from registry import LOSSES
+from registry.types import Loss, Sentences
+
+
+@LOSSES.register("{name}")
+class Brought(Loss):
+    """Come from {module}."""
+
+    def forward(self, anchor: Sentences) -> Tensor:
+        return anchor.sum()
+'''
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder on sys.path, as a site-packages; what is imported from it is forgotten afterwards."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for module in set(sys.modules) - before:
+        if str(getattr(sys.modules[module], "__file__", "")).startswith((str(tmp_path), str(EXAMPLE))):
+            del sys.modules[module]
+
+
+@pytest.fixture
+def scanned(monkeypatch):
+    """Scan for plug-ins as a fresh process would: our own losses, then every entry point."""
+
+    def scan():
+        importlib.invalidate_caches()
+        fresh = Registry("losses", Loss, _entries=dict(LOSSES._entries))
+        assert len(LOSSES) > 0
+        fresh._entries.update(LOSSES._entries)
+        monkeypatch.setattr(registry, "LOSSES", fresh)
+        fresh.scan()
+        return fresh
+
+    return scan
+
+
+def install(site, distribution, points):
+    """Write the metadata an installer would write."""
+    folder = site / f"{distribution.replace('-', '_')}-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    lines = "".join(f"{name} = {value}\n" for name, value in points.items())
+    (folder / "entry_points.txt").write_text(f"[cse.losses]\n{lines}")
+
+
+def bring(site, distribution, module, name):
+    (site / f"{module}.py").write_text(COMPONENT.format(name=name, module=module))
+    install(site, distribution, {name: module})
+
+
+def test_the_example_package(site, scanned, monkeypatch):
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    monkeypatch.syspath_prepend(EXAMPLE)
+    install(site, project["name"], project["entry-points"]["cse.losses"])
+    losses = scanned()
+    assert losses.broken == {}
+    entry = losses["uniformity"]
+    assert entry.distribution == "cse-uniformity"
+    assert Path(entry.file) == EXAMPLE / "cse_uniformity" / "uniformity.py"
+    check(entry)
+    assert "uniformity" not in LOSSES
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("import a_module_nobody_has", "ModuleNotFoundError: No module named 'a_module_nobody_has'"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def", "SyntaxError"),
+        (COMPONENT.format(name="odd", module="odd").replace(": Sentences", ""), "parameter 'anchor' has no annotation"),
+    ],
+)
+def test_a_broken_plugin_is_reported_and_harms_nobody(site, scanned, source, why):
+    (site / "odd_plugin.py").write_text(source)
+    install(site, "odd-one", {"odd": "odd_plugin"})
+    bring(site, "good-one", "good_plugin", "good")
+    losses = scanned()
+    assert list(losses.broken) == ["odd-one (odd_plugin)"]
+    assert why in losses.broken["odd-one (odd_plugin)"]
+    assert {"good", "info_nce"} <= set(losses.names())
+    with pytest.raises(UnknownNameError) as caught:
+        losses["odd"]
+    assert "plug-in odd-one (odd_plugin) could not be imported" in str(caught.value)
+    assert why in str(caught.value)
+
+
+def test_a_plugin_may_not_take_one_of_our_names(site, scanned):
+    bring(site, "greedy-one", "greedy_plugin", "info_nce")
+    losses = scanned()
+    said = losses.broken["greedy-one (greedy_plugin)"]
+    assert "registry.losses.info_nce.InfoNCE (from cse)" in said
+    assert "greedy_plugin.Brought (from greedy-one)" in said
+    assert losses["info_nce"].cls is LOSSES["info_nce"].cls
+
+
+def test_two_plugins_with_one_name_are_refused_when_it_is_used(site, scanned):
+    bring(site, "first-one", "first_plugin", "shared")
+    bring(site, "second-one", "second_plugin", "shared")
+    losses = scanned()
+    assert len(losses.broken) == 1
+    with pytest.raises(RegistrationError) as caught:
+        losses["shared"]
+    for part in ("first_plugin.Brought (from first-one)", "second_plugin.Brought (from second-one)"):
+        assert part in str(caught.value)
+    assert losses["info_nce"].name == "info_nce"
+
+
+def test_a_plugin_may_look_up_components_while_it_is_imported(site, scanned):
+    (site / "curious_plugin.py").write_text(
+        COMPONENT.format(name="curious", module="curious") + '\nassert "info_nce" in LOSSES\n'
+    )
+    install(site, "curious-one", {"curious": "curious_plugin"})
+    losses = scanned()
+    assert losses.broken == {}
+    assert losses["curious"].distribution == "curious-one"
+
+
+def test_a_component_defined_beside_a_script_names_its_module():
+    fresh = Registry("losses", Loss, _scanned=True)
+    space = {"__name__": "my_script"}
+    exec(COMPONENT.format(name="x", module="y").replace("@LOSSES", "@_L").replace("from registry import LOSSES", ""), space | {"_L": fresh})  # fmt: skip  # noqa: E501
+    assert fresh["x"].distribution == "my_script"

@@ -1,0 +1,241 @@
+"""The signature is the only declaration: what is read from it, and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import pytest
+from pydantic import Field, ValidationError
+from torch import Tensor
+
+from registry.errors import RegistrationError
+from registry.signature import RESERVED, Input, documented, forward_inputs, parameter_model
+from registry.types import Augmenter, Component, Encoded, Encoder, Loss, Negatives, Reference, Sentences, Tune, ViewName
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+
+class Everything(Augmenter):
+    """Take one parameter of each sort.
+
+    More words, and an equation: a = b.
+
+    Args:
+        teacher: The encoder asked.
+        rate: Share of tokens; a long
+            description goes on here.
+        view: A view.
+        site: Where.
+        names: Several.
+
+    Shapes: none: Args end above.
+    """
+
+    def __init__(
+        self,
+        teacher: Encoder,
+        view: ViewName,
+        rate: Annotated[float, Field(gt=0, le=1), Tune(0.1, 0.9)] = 0.5,
+        site: Literal["word", "layer"] = "layer",
+        names: list[str] = [],  # noqa: B006
+        other: Encoder = "target",  # type: ignore[assignment]
+    ) -> None: ...
+
+
+def model(cls):
+    return parameter_model(cls)[0]
+
+
+def test_documentation_is_read_from_the_args_block():
+    assert documented(Everything) == {
+        "teacher": "The encoder asked.",
+        "rate": "Share of tokens; a long description goes on here.",
+        "view": "A view.",
+        "site": "Where.",
+        "names": "Several.",
+    }
+
+
+def test_parameters_defaults_and_references():
+    fields = model(Everything).model_fields
+    assert list(fields) == ["teacher", "view", "rate", "site", "names", "other"]
+    assert fields["rate"].description == "Share of tokens; a long description goes on here."
+    assert [m for m in fields["rate"].metadata if isinstance(m, Tune)] == [Tune(0.1, 0.9)]
+    assert model(Everything)(view="a").model_dump() == {
+        "teacher": "online", "view": "a", "rate": 0.5, "site": "layer", "names": [], "other": "target",
+    }  # fmt: skip
+    assert parameter_model(Everything)[1] == (
+        Reference("teacher", "encoder"), Reference("view", "view"), Reference("other", "encoder"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"view": "a", "rate": 0.0},
+        {"view": "a", "rate": "0.5"},
+        {"view": "a", "rate": float("inf")},
+        {"view": "a", "site": "words"},
+        {"view": "a", "names": "one"},
+        {"view": "a", "unknown": 1},
+        {"view": 3},
+    ],
+)
+def test_values_are_checked_strictly(values):
+    with pytest.raises(ValidationError):
+        model(Everything)(**values)
+
+
+def test_parameters_do_not_change_after_validation():
+    made = model(Everything)(view="a")
+    with pytest.raises(ValidationError, match="frozen"):
+        made.rate = 0.1
+
+
+def test_a_component_without_init_has_no_parameters():
+    class Bare(Loss):
+        """Be bare."""
+
+    assert model(Bare).model_fields == {}
+
+
+def test_init_is_inherited():
+    class Child(Everything):
+        """Be a child."""
+
+    assert list(model(Child).model_fields) == list(model(Everything).model_fields)
+
+
+class NoAnnotation(Component):
+    def __init__(self, rate=0.5) -> None: ...
+
+
+class Variadic(Component):
+    def __init__(self, *rates: float) -> None: ...
+
+
+class Keywords(Component):
+    def __init__(self, **rates: float) -> None: ...
+
+
+class Positional(Component):
+    def __init__(self, rate: float, /) -> None: ...
+
+
+class Hidden(Component):
+    def __init__(self, rate: Decimal) -> None: ...
+
+
+class NoType(Component):
+    def __init__(self, rate: Tune(0, 1)[0]) -> None: ...
+
+
+class Inexpressible(Component):
+    def __init__(self, weights: Tensor) -> None: ...
+
+
+class MaybeEncoder(Component):
+    def __init__(self, teacher: Encoder | None = None) -> None: ...
+
+
+class MaybeView(Component):
+    def __init__(self, view: ViewName | None = None) -> None: ...
+
+
+class ManyViews(Component):
+    def __init__(self, over: list[ViewName]) -> None: ...
+
+
+class PydanticName(Component):
+    def __init__(self, copy: bool = False) -> None: ...
+
+
+class Underscore(Component):
+    def __init__(self, _rate: float = 0.5) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("cls", "said"),
+    [
+        (NoAnnotation, "parameter 'rate' has no annotation"),
+        (Variadic, r"'\*rates' cannot be declared in a recipe"),
+        (Keywords, r"'\*rates' cannot be declared in a recipe"),
+        (Positional, "'rate' is positional only"),
+        (Hidden, "'Decimal' of __init__ is unknown at run time"),
+        (NoType, "annotation of __init__ is no type"),
+        (Inexpressible, "its parameters cannot be declared"),
+        (MaybeEncoder, "its parameters cannot be declared"),
+        (MaybeView, "'view' must be annotated ViewName itself"),
+        (ManyViews, "'over' must be annotated ViewName itself"),
+        (PydanticName, "parameter 'copy' is a reserved name"),
+        (Underscore, "its parameters cannot be declared"),
+    ],
+)
+def test_a_signature_no_recipe_can_express_is_refused(cls, said):
+    with pytest.raises(RegistrationError, match=said) as caught:
+        parameter_model(cls)
+    assert f"{__name__}.{cls.__name__}" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_keys_of_recipes_are_reserved(name):
+    space: dict[str, Any] = {"Component": Component}
+    exec(f"class Clash(Component):\n    def __init__(self, {name}: float = 1.0): ...", space)
+    with pytest.raises(RegistrationError, match=f"parameter '{name}' is a reserved name"):
+        parameter_model(space["Clash"])
+
+
+def loss(forward):
+    return type("Made", (Loss,), {"__doc__": "Be made.", "forward": forward})
+
+
+def test_inputs_are_told_by_their_types():
+    def forward(self, anchor: Sentences, hard: Sentences | None = None, queue: Negatives = None): ...
+
+    assert forward_inputs(loss(forward)) == (
+        Input("anchor", "sentences", False), Input("hard", "sentences", True), Input("queue", "negatives", False),
+    )  # fmt: skip
+
+    def of_encoded(self, anchor: Encoded, other: Encoded | None = None): ...
+
+    assert forward_inputs(loss(of_encoded)) == (Input("anchor", "encoded", False), Input("other", "encoded", True))
+
+
+def mixed(self, anchor: Sentences, other: Encoded): ...
+def unannotated(self, anchor): ...
+def plain_tensor(self, anchor: Tensor): ...
+def other_mark(self, anchor: Annotated[Tensor, Tune(0, 1)]): ...
+def either(self, anchor: Sentences | Encoded): ...
+def no_view(self, queue: Negatives): ...
+def nothing(self): ...
+def variadic(self, *views: Sentences): ...
+def needs_none(self, anchor: Sentences, hard: Sentences | None): ...
+
+
+@pytest.mark.parametrize(
+    ("forward", "said"),
+    [
+        (mixed, "mixes Sentences and Encoded"),
+        (unannotated, "parameter 'anchor' has no annotation"),
+        (plain_tensor, "'anchor' must be annotated Sentences, Encoded or Negatives"),
+        (other_mark, "'anchor' must be annotated Sentences, Encoded or Negatives"),
+        (either, "'anchor' must be annotated Sentences, Encoded or Negatives"),
+        (no_view, "takes no view"),
+        (nothing, "takes no view"),
+        (variadic, r"'\*views' cannot be declared"),
+        (needs_none, "'hard' may be None, so its default must be None"),
+    ],
+)
+def test_inputs_without_an_origin_are_refused(forward, said):
+    with pytest.raises(RegistrationError, match=said):
+        forward_inputs(loss(forward))
+
+
+def test_a_loss_without_forward_is_refused():
+    class Empty(Loss):
+        """Be empty."""
+
+    with pytest.raises(RegistrationError, match="Empty has no forward"):
+        forward_inputs(Empty)

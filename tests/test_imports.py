@@ -1,0 +1,304 @@
+"""The shape of the code: who imports whom, how long things are, what is written nowhere."""
+
+from __future__ import annotations
+
+import ast
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from registry.kinds import REGISTRIES
+
+ROOT = Path(__file__).resolve().parent.parent
+KINDS = {registry.kind for registry in REGISTRIES}
+HEAVY = ("torch", "transformers", "mlflow", "datasets", "pandas", "scipy", "optuna")
+METHODS = {
+    "simcse",
+    "ifcl",
+    "mocose",
+    "focal_infonce",
+    "conisi",
+    "consert",
+    "diffcse",
+    "dclr",
+    "whitening",
+    "bert_flow",
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_name(path): path for top in ("cse_cli", "registry") for path in sorted((ROOT / top).rglob("*.py"))}
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(FILES[module].read_text(encoding="utf-8"), filename=str(FILES[module]))
+
+
+def package(module: str) -> str:
+    return module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
+
+
+def imported(module: str, node: ast.AST) -> Iterator[str]:
+    """Yield the full names of what one import statement brings in; `from a import b` is a.b where that is a module."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        parts = package(module).split(".")
+        above = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
+        base = ".".join(part for part in (above, node.module or "") if part)
+        for alias in node.names:
+            yield f"{base}.{alias.name}" if f"{base}.{alias.name}" in FILES else base
+
+
+def imports(module: str) -> set[str]:
+    """Return everything a module imports, inside functions too."""
+    return {name for node in ast.walk(tree(module)) for name in imported(module, node)}
+
+
+def at_top(module: str) -> set[str]:
+    """Return what importing a module imports at once: nothing inside functions or under TYPE_CHECKING."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [tree(module)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting += node.orelse
+            continue
+        found.update(imported(module, node))
+        waiting += ast.iter_child_nodes(node)
+    return found
+
+
+def tops(names: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in names}
+
+
+def test_there_is_code_to_check():
+    assert len(FILES) > 40
+
+
+def test_registry_never_imports_cse_cli():
+    assert [module for module in FILES if module.startswith("registry") and "cse_cli" in tops(imports(module))] == []
+
+
+@pytest.mark.parametrize(
+    ("library", "homes"),
+    [
+        ("mlflow", ("cse_cli.tracking",)),
+        ("rich", ("cse_cli.render", "cse_cli.progress")),
+        ("typer", ("cse_cli.app", "cse_cli.commands", "cse_cli.completion")),
+        ("optuna", ("cse_cli.tuning",)),
+        ("matplotlib", ("cse_cli.figures",)),
+    ],
+)
+def test_a_library_is_imported_in_its_place_only(library, homes):
+    strangers = [m for m in FILES if library in tops(imports(m)) and not m.startswith(homes)]
+    assert strangers == []
+
+
+def kind_of(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 2 and parts[0] == "registry" and parts[1] in KINDS else None
+
+
+@cache
+def is_component(module: str) -> bool:
+    """Tell whether a module registers something; other files of the folder are helpers."""
+    decorators = (d for node in ast.walk(tree(module)) if isinstance(node, ast.ClassDef) for d in node.decorator_list)
+    return kind_of(module) is not None and any(".register(" in ast.unparse(decorator) for decorator in decorators)
+
+
+def test_components_never_import_each_other_across_kinds():
+    assert sum(is_component(module) for module in FILES) == sum(e.distribution == "cse" for r in REGISTRIES for e in r)
+    across = [
+        (module, name)
+        for module in FILES
+        if kind_of(module)
+        for name in imports(module)
+        if name in FILES and is_component(name) and kind_of(name) != kind_of(module)
+    ]
+    assert across == []
+
+
+def test_components_do_not_touch_the_machinery_that_reads_them():
+    machinery = {"registry.core", "registry.signature", "registry.testing"}
+    assert [(m, n) for m in FILES if kind_of(m) for n in imports(m) & machinery] == []
+
+
+def test_cse_cli_names_no_component_module():
+    """What can be composed is found through the registries, so that a new file needs no other change."""
+    named = [(m, n) for m in FILES if m.startswith("cse_cli") for n in imports(m) if n in FILES and is_component(n)]
+    assert named == []
+
+
+def test_no_import_cycles():
+    graph = {module: {n for n in at_top(module) if n in FILES and n != module} for module in FILES}
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " → ".join((*path[path.index(module) :], module))
+        if module not in done:
+            for name in sorted(graph[module]):
+                visit(name, (*path, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def test_commands_import_heavy_libraries_inside_functions_only():
+    light = [
+        m for m in FILES if m.startswith("cse_cli.commands") or m in ("cse_cli.app", "cse_cli.__main__", "cse_cli.home")
+    ]
+    assert len(light) > 3
+    assert [(m, n) for m in light for n in tops(at_top(m)) if n in HEAVY] == []
+    behind = {m: {n for n in at_top(m) if n in FILES} for m in light}
+    assert [(m, n, h) for m, names in behind.items() for n in names for h in tops(at_top(n)) if h in HEAVY] == []
+
+
+def test_recipes_hold_no_python():
+    assert list((ROOT / "recipes").rglob("*.py")) == []
+
+
+def test_no_file_is_longer_than_300_lines():
+    sizes = {module: sum(1 for _ in path.open(encoding="utf-8")) for module, path in FILES.items()}
+    assert {module: size for module, size in sizes.items() if size > 300} == {}
+
+
+def functions(module: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_no_function_is_longer_than_50_lines():
+    long = {
+        f"{module}.{node.name}": size
+        for module in FILES
+        for node in functions(module)
+        if (size := (node.end_lineno or node.lineno) - node.lineno + 1) > 50
+    }
+    assert long == {}
+
+
+def is_component_init(module: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """A component's parameters are its method's hyper-parameters, a command's are its options."""
+    return node.name == "__init__" and kind_of(module) is not None
+
+
+def is_command(module: str) -> bool:
+    return module.startswith("cse_cli.commands.")
+
+
+def test_no_function_has_more_than_seven_parameters():
+    wide = {}
+    for module in FILES:
+        for node in functions(module):
+            names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            count = len([name for name in names if name not in ("self", "cls")])
+            if count > 7 and not is_component_init(module, node) and not is_command(module):
+                wide[f"{module}.{node.name}"] = count
+    assert wide == {}
+
+
+def test_nothing_is_caught_blindly_and_nothing_is_printed():
+    bare = [m for m in FILES for n in ast.walk(tree(m)) if isinstance(n, ast.ExceptHandler) and n.type is None]
+    calls = [
+        (m, n.func.id)
+        for m in FILES
+        for n in ast.walk(tree(m))
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    ]
+    assert bare == []
+    assert [(m, name) for m, name in calls if name in ("print", "breakpoint", "eval", "exec")] == []
+
+
+def test_files_are_read_line_by_line():
+    """`str.splitlines` also splits at U+2028 and its like, which stand inside sentences."""
+    split = [
+        (module, node.lineno)
+        for module in FILES
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Attribute) and node.attr == "splitlines" and ".read" in ast.unparse(node.value)
+    ]
+    assert split == []
+
+
+def branches(node: ast.AST) -> list[ast.AST]:
+    """Return the parts of a node that decide something: what is compared, matched or looked up."""
+    match node:
+        case ast.Compare():
+            return [node.left, *node.comparators]
+        case ast.MatchValue():
+            return [node.value]
+        case ast.Dict():
+            return [key for key in node.keys if key is not None]
+        case ast.Call(func=ast.Attribute(attr="startswith" | "endswith" | "find" | "index")):
+            return list(node.args)
+        case _:
+            return []
+
+
+def compared(module: str) -> Iterator[str]:
+    """Yield every text a module's decisions depend on."""
+    for node in ast.walk(tree(module)):
+        for place in branches(node):
+            for leaf in ast.walk(place):
+                if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str):
+                    yield leaf.value
+
+
+ALLOWED = {("cse_cli.scoring", "sts"): "`cse evaluate --tasks sts` is its word for the seven English sets"}
+
+
+def test_nothing_outside_the_registry_branches_on_a_method_or_component():
+    names = {entry.name for registry in REGISTRIES for entry in registry}
+    classes = {entry.cls.__name__ for registry in REGISTRIES for entry in registry}
+    recipes = {path.stem for path in (ROOT / "recipes").rglob("*.toml")}
+    assert {"info_nce", "transformer", "sts"} <= names
+    forbidden = names | classes | recipes | METHODS
+    found = {(m, text) for m in FILES if m.startswith("cse_cli") for text in compared(m) if text in forbidden}
+    assert found - set(ALLOWED) == set()
+
+
+def help_command() -> list[str]:
+    return [sys.executable, "-m", "cse_cli", "--help"]
+
+
+def cpu_seconds(command: list[str]) -> float:
+    """Return user and system time of one child: what it costs, however busy the machine is."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT) as child:
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    return usage.ru_utime + usage.ru_stime
+
+
+@pytest.mark.skipif(not hasattr(os, "wait4"), reason="the operating system does not tell a child's CPU time")
+def test_help_costs_less_than_three_tenths_of_a_second():
+    cpu_seconds(help_command())
+    assert statistics.median(cpu_seconds(help_command()) for _ in range(5)) < 0.3
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "sys.argv = ['cse', '--help']\n"
+        "from cse_cli.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"sys.stderr.write(' '.join(sorted(set({HEAVY!r}) & set(sys.modules))))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "Usage" in done.stdout
+    assert done.stderr == ""

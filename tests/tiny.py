@@ -1,0 +1,154 @@
+"""Random two-layer models of width 16, written to a directory with a WordPiece tokenizer: for everyone's tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+WORDS = """
+    a the cat dog man woman child red green big small runs eats sees sleeps sings in on under house tree street
+    not two three ein eine der die katze hund mann frau rot haus baum laeuft isst sieht ##s ##e ##n ##er . ,
+""".split()  # noqa: SIM905
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def sentences(count: int = 8, seed: int = 0) -> list[str]:
+    """Return `count` different sentences of three to seven known words."""
+    generator = torch.Generator().manual_seed(seed)
+    words = [word for word in WORDS if word.isalpha()]
+    made: list[str] = []
+    while len(made) < count:
+        length = int(torch.randint(3, 8, (1,), generator=generator))
+        text = " ".join(words[i] for i in torch.randint(len(words), (length,), generator=generator).tolist())
+        if text not in made:
+            made.append(text)
+    return made
+
+
+def tiny_bert(
+    folder: Path, *, name: str = "tiny", width: int = 16, layers: int = 2, seed: int = 0, **config: Any
+) -> Path:
+    """Write a random BERT and its tokenizer below `folder`; return the directory, to be given as `model`."""
+    from transformers import BertConfig, BertModel
+
+    settings = BertConfig(
+        vocab_size=len(SPECIALS) + len(WORDS),
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=2 * width,
+        max_position_embeddings=64,
+        **config,
+    )
+    return _write(BertModel, settings, folder / name, seed)
+
+
+def tiny_roberta(folder: Path, *, name: str = "roberta", width: int = 16, seed: int = 0) -> Path:
+    """Write a random RoBERTa (positions from padding_idx + 1, one segment type) and its tokenizer."""
+    from transformers import RobertaConfig, RobertaModel
+
+    settings = RobertaConfig(
+        vocab_size=len(SPECIALS) + len(WORDS),
+        hidden_size=width,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=2 * width,
+        max_position_embeddings=66,
+        type_vocab_size=1,
+        pad_token_id=1,
+        bos_token_id=0,
+        eos_token_id=2,
+    )
+    return _write(RobertaModel, settings, folder / name, seed, roberta=True)
+
+
+def tiny_albert(folder: Path, *, name: str = "albert", width: int = 16, embedding: int = 8, seed: int = 0) -> Path:
+    """Write a random ALBERT, whose token vectors are narrower than its states, and its tokenizer."""
+    from transformers import AlbertConfig, AlbertModel
+
+    settings = AlbertConfig(
+        vocab_size=len(SPECIALS) + len(WORDS),
+        embedding_size=embedding,
+        hidden_size=width,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=2 * width,
+        max_position_embeddings=64,
+        bos_token_id=2,
+        eos_token_id=3,
+    )
+    return _write(AlbertModel, settings, folder / name, seed)
+
+
+def tiny_electra(folder: Path, *, name: str = "electra", width: int = 16, embedding: int = 8, seed: int = 0) -> Path:
+    """Write a random ELECTRA, which projects its token vectors before the first block, and its tokenizer."""
+    from transformers import ElectraConfig, ElectraModel
+
+    settings = ElectraConfig(
+        vocab_size=len(SPECIALS) + len(WORDS),
+        embedding_size=embedding,
+        hidden_size=width,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=2 * width,
+        max_position_embeddings=64,
+    )
+    return _write(ElectraModel, settings, folder / name, seed)
+
+
+def _write(cls: Any, settings: Any, folder: Path, seed: int, roberta: bool = False) -> Path:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = cls(settings)
+        # Standard deviation 0.02 would leave every sentence alike; here differences show.
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+    (_roberta_tokenizer() if roberta else _bert_tokenizer()).save_pretrained(folder)
+    return folder
+
+
+def _backend(specials: list[str], unknown: str) -> Any:
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    vocabulary = {token: index for index, token in enumerate([*specials, *WORDS])}
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return backend
+
+
+def _bert_tokenizer() -> Any:
+    from tokenizers import processors
+    from transformers import PreTrainedTokenizerFast
+
+    backend = _backend(SPECIALS, "[UNK]")
+    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
+
+
+def _roberta_tokenizer() -> Any:
+    from tokenizers import processors
+    from transformers import PreTrainedTokenizerFast
+
+    backend = _backend(["<s>", "<pad>", "</s>", "<unk>", "<mask>"], "<unk>")
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        cls_token="<s>",
+        sep_token="</s>",
+        mask_token="<mask>",
+        model_input_names=["input_ids", "attention_mask"],
+    )
