@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 KINDS = ("augmenters", "encoders", "evaluators", "generators", "losses", "queues")
 _VERSION = 1
-_PRIVATE = ("_", ".")
+_REGISTERED = r'@[A-Z]+\.register\("([^"]+)"\)'
 
 
 def complete_recipe(incomplete: str) -> list[tuple[str, str]]:
@@ -44,10 +47,11 @@ def remember() -> None:
     if _index():
         return
     from cse_cli.recipe.find import all_recipes
+    from cse_cli.recipe.titles import title
     from registry.kinds import REGISTRIES
 
     components = {kind.kind: {entry.name: entry.summary for entry in kind} for kind in REGISTRIES}
-    recipes = {name: _title(path) for name, path in all_recipes().items()}
+    recipes = {name: title(path) for name, path in all_recipes().items()}
     index = {"version": _VERSION, "stamp": _stamp(), "components": components, "recipes": recipes}
     path = _path()
     draft = path.with_name(f"{path.name}.{os.getpid()}")
@@ -56,25 +60,27 @@ def remember() -> None:
         draft.write_text(json.dumps(index), encoding="utf-8")
         draft.replace(path)
     except OSError:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
 
 
 def _components() -> dict[str, str]:
-    """Return name → summary; without an index, the names of the component files, which are equal to it by custom."""
+    """Return name → summary; without an index, the names that the component files register, plug-ins left out."""
     known = _index().get("components")
     if known:
         return {name: summary for kind in KINDS for name, summary in known.get(kind, {}).items()}
-    return {path.stem: "" for folder in _component_folders() for path in sorted(folder.glob("*.py")) if _public(path)}
+    files = [path for folder in _component_folders() for path in sorted(folder.glob("*.py"))]
+    return {name: "" for path in files for name in re.findall(_REGISTERED, path.read_text(encoding="utf-8"))}
 
 
-def _index() -> dict[str, dict[str, str]]:
+def _index() -> dict[str, Any]:
     """Return the index, empty where there is none or where a recipe or component has changed since."""
     try:
         index = json.loads(_path().read_text(encoding="utf-8"))
         fresh = index["version"] == _VERSION and index["stamp"] == _stamp()
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return index if fresh else {}
+    return dict(index) if fresh else {}
 
 
 def _path() -> Path:
@@ -84,11 +90,14 @@ def _path() -> Path:
 
 
 def _stamp() -> str:
-    """Return what changes with any recipe or component file: how many there are, and the newest change."""
+    """Return what changes with any recipe, component or installed plug-in: how many files, and the newest change."""
+    import sysconfig
+
     from cse_cli.recipe.find import roots
 
     files = [path for root in roots() for path in (root, *root.rglob("*"))]
     files += [path for folder in _component_folders() for path in (folder, *folder.glob("*.py"))]
+    files.append(Path(sysconfig.get_paths()["purelib"]))
     times = [path.stat().st_mtime_ns for path in files if path.exists()]
     return f"{len(times)}:{max(times, default=0)}:{':'.join(str(root) for root in roots())}"
 
@@ -97,16 +106,6 @@ def _component_folders() -> list[Path]:
     """Return the folders of the registry's kinds, found without importing them."""
     registry = Path(__file__).resolve().parent.parent / "registry"
     return [registry / kind for kind in KINDS]
-
-
-def _public(path: Path) -> bool:
-    return not path.name.startswith(_PRIVATE)
-
-
-def _title(path: Path) -> str:
-    from cse_cli.recipe.titles import title
-
-    return title(path)
 
 
 def _paths(incomplete: str) -> Iterator[str]:

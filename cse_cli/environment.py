@@ -8,12 +8,14 @@ import re
 import subprocess
 from functools import lru_cache
 from importlib.metadata import distributions
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from cse_cli import __version__
+from cse_cli.tracking import DEFAULTS
 from cse_cli.tracking.location import shown
 
 _NAMED = ("torch", "transformers", "datasets", "mlflow", "numpy", "tokenizers", "optuna")
@@ -53,10 +55,20 @@ def cuda_devices() -> list[str]:
     return [f"{device.name}, {device.total_memory / 2**30:.0f} GB" for device in found]
 
 
+def name_clash() -> str | None:
+    """Return which other package called `registry` hides ours, or None; the name is a common one."""
+    ours = Path(__file__).resolve().parent.parent / "registry" / "__init__.py"
+    found = find_spec("registry")
+    origin = Path(found.origin).resolve() if found and found.origin else None
+    if origin == ours:
+        return None
+    return f"the package 'registry' is {origin or 'not found'}, not {ours}: uninstall or move the other one"
+
+
 def settings() -> dict[str, str]:
     """Return the environment variables that change what a run does; passwords are left out."""
     found = {k: v for k, v in sorted(os.environ.items()) if _SETTINGS.fullmatch(k) and not _SECRET.search(k)}
-    return {name: shown(value) for name, value in found.items()}
+    return {name: shown(value) for name, value in found.items() if DEFAULTS.get(name) != value}
 
 
 def git_commit(path: Path) -> str | None:

@@ -45,6 +45,7 @@ def _resumed(
     folder = find(resume)
     if len(recipes) > 1 or seeds is not None:
         raise CseError("--resume takes up one run", "leave out --seeds and name at most one recipe")
+    folder.demand_unfinished()
     loaded = load(recipes[0] if recipes else str(folder.path / "resolved.toml"), overrides)
     folder.demand_same(loaded.recipe.resolved(), folder.seed if seed is None else seed)
     return Job(replace(loaded, name=folder.recipe), folder.seed, device, folder)

@@ -31,11 +31,13 @@ def as_table(lines: Sequence[Row]) -> str:
     text = io.StringIO()
     width = shutil.get_terminal_size().columns if terminal else 10_000
     console = Console(file=text, force_terminal=terminal, width=width, highlight=False)
-    for heading, block in _blocks(lines):
+    for heading, remarks, block in _blocks(lines):
         console.print(f"[bold]{escape(heading)}[/bold]\n")
         console.print(_rich_table(block))
         for number, note in enumerate(_notes(block), 1):
             console.print(escape(f"[{number}] {note}"))
+        for remark in remarks:
+            console.print(escape(f"whole table: {remark}"))
         console.print()
     console.print(escape(_LEGEND.format("*")))
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().removesuffix("\n").split("\n"))
@@ -44,13 +46,14 @@ def as_table(lines: Sequence[Row]) -> str:
 def as_markdown(lines: Sequence[Row]) -> str:
     """Return GitHub tables."""
     out: list[str] = []
-    for heading, block in _blocks(lines):
+    for heading, remarks, block in _blocks(lines):
         notes = _notes(block)
         header = ["", "n", *block[0].columns]
         out += [f"### {heading}", "", _md(header), _md(["---", *["---:"] * (len(header) - 1)])]
         for row in block:
             out += [_md([label.replace("|", "\\|"), *cells]) for label, *cells in _lines(row, notes, "**{}**")]
-        out += ["", *(f"[{number}] {note}  " for number, note in enumerate(notes, 1)), ""]
+        out += ["", *(f"[{number}] {note}  " for number, note in enumerate(notes, 1))]
+        out += [*(f"whole table: {remark}  " for remark in remarks), ""]
     return "\n".join([*out, _LEGEND.format("bold"), ""])
 
 
@@ -88,19 +91,20 @@ def as_json(lines: Sequence[Row]) -> str:
 FORMATS = {"table": as_table, "md": as_markdown, "csv": as_csv, "json": as_json}
 
 
-def _blocks(lines: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """Yield heading and lines of each table; runs that compare with no paper share one where they share columns."""
+def _blocks(lines: Sequence[Row]) -> Iterator[tuple[str, list[str], list[Row]]]:
+    """Yield heading, remarks and lines of each table; runs without a paper share one where they share columns."""
     blocks: dict[tuple[str | None, str | None, tuple[str, ...], str | None], list[Row]] = {}
     for row in lines:
         language = None if row.paper else row.language
         blocks.setdefault((row.paper, row.table, row.columns, language), []).append(row)
     for (paper, table, _, language), block in blocks.items():
         if paper is None or table is None:
-            yield f"Not comparable with a paper ({language})", block
+            yield f"Not comparable with a paper ({language})", [], block
         else:
             printed = papers.load(paper)
             about = printed.tables[table]
-            yield f"{printed.short}, Table {about.number} ({table}): {about.caption} [{about.metric}]", block
+            remarks = [flag.note for flag in about.flags if flag.row is None]
+            yield f"{printed.short}, Table {about.number} ({table}): {about.caption} [{about.metric}]", remarks, block
 
 
 def _notes(block: Sequence[Row]) -> list[str]:

@@ -12,6 +12,9 @@ from cse_cli.home import runs
 from cse_cli.recipe.toml import to_toml
 from registry.errors import CseError, UnknownNameError, suggestion
 
+FINISHED = "finished"
+"""Name of the file that marks a run as finished."""
+
 FREE_ON_RESUME = frozenset({"title", "description", "tune", "paper"})
 """Top-level keys that may differ between a run and its resumption: they change no number."""
 
@@ -43,6 +46,21 @@ class RunFolder:
         content = {"schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "seed": self.seed}
         _write(self.path / "resolved.toml", to_toml(self.resolved))
         _write(self.path / "run.json", json.dumps({**content, "resolved": self.resolved}, indent=1))
+
+    def close(self) -> None:
+        """Mark the run finished and delete its checkpoints: nothing is left to take up."""
+        (self.path / FINISHED).touch()
+        for file in self.path.glob("*.pt"):
+            file.unlink()
+
+    def demand_unfinished(self) -> None:
+        """Refuse to resume a run that came to its end.
+
+        Raises:
+            CseError: It did.
+        """
+        if (self.path / FINISHED).exists():
+            raise CseError(f"run {self.run_id[:8]} is finished", f"`cse runs show {self.run_id[:8]}` shows its scores")
 
     def demand_same(self, resolved: Mapping[str, Any], seed: int) -> None:
         """Refuse to resume with other settings.

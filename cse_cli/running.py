@@ -15,7 +15,7 @@ from cse_cli.observer import Observer, Started
 from cse_cli.resolve import resolve
 from cse_cli.results import Result
 from cse_cli.run_folder import RunFolder
-from cse_cli.training.checkpoint import method_state
+from cse_cli.training import checkpoint
 from cse_cli.training.loop import Trainer, state_digest
 
 
@@ -62,8 +62,7 @@ def execute(job: Job, observer: Observer) -> Result:
         scores = evaluate(prepared.experiment.scored, prepared.experiment.evaluators, recipe.evaluate, prepared.compute)
         result = recording.make_result(prepared, trainer, scores, tracker.run_id)
         recording.record_outcome(tracker, prepared, result, folder.path)
-    for file in folder.path.glob("*.pt"):
-        file.unlink()
+    folder.close()
     return result
 
 
@@ -90,7 +89,7 @@ def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer
         return None
     job = prepared.job
     trainer = Trainer(prepared, folder, tracker, observer)
-    if job.resume is not None:
+    if job.resume is not None and (folder / checkpoint.FILE).exists():  # else it was killed before its first one
         trainer.restore()
     observer.started(
         Started(
@@ -107,7 +106,7 @@ def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer
         )
     )
     trainer.run()
-    trainer.last_state = state_digest(method_state(trainer.method))
+    trainer.last_state = state_digest(checkpoint.method_state(trainer.method))
     trainer.selection.restore(prepared.experiment.scored)
     return trainer
 

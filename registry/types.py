@@ -83,10 +83,14 @@ class Step(Protocol):
     total: int
     generator: torch.Generator
     """The same stream on every device."""
-    embedded: Mapping[str, Embedded]
-    """Token vectors of the views perturbed so far."""
-    views: Mapping[str, Encoded]
-    """Complete once all encoders ran."""
+
+    @property
+    def embedded(self) -> Mapping[str, Embedded]:
+        """Token vectors of the views perturbed so far."""
+
+    @property
+    def views(self) -> Mapping[str, Encoded]:
+        """View → what its encoder made of it; complete once all encoders ran."""
 
     def gradient(self, view: str) -> Tensor:
         """Return (B, L, W): ∂loss/∂token vectors of `view` at the unperturbed point."""

@@ -132,6 +132,8 @@ def _opened(path: Path, cls: type[C], rows: int) -> C | None:
 
 
 def _write(path: Path, kind: Any, arrays: Iterable[Any]) -> None:
+    for left in path.parent.glob(f"{path.name}.*.tmp"):  # by a process that was killed: the lock is ours now
+        left.unlink(missing_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     schema = pa.schema([("column", kind)])
     try:

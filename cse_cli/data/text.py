@@ -76,7 +76,7 @@ def open_text(data: Data, columns: set[str]) -> Text:
     sources = _sources(data)
     digests, rows = {}, 0
     for name, source in sources.items():
-        _require(name, source, columns)
+        _require(data, name, source, columns)
         counted = scan(source)
         rows += catalogue.checked(source, counted.rows)
         digests[name] = counted.digest
@@ -112,16 +112,18 @@ def _own(path: Path) -> Source:
     raise CseError(f"{path}: training text is a .txt or a .tsv file", "convert it to .tsv with a header")
 
 
-def _require(name: str, source: Source, columns: set[str]) -> None:
+def _require(data: Data, name: str, source: Source, columns: set[str]) -> None:
     missing = sorted(columns - set(source.columns))
     if not missing:
         return
-    what = f"'{name}'" if isinstance(source, FileSource) and name.startswith((".", "/")) else f"dataset '{name}'"
+    asked = data.file or name.removesuffix(f"/{data.split}")
     advice = (
-        f"`cse data translate {name.partition('/')[0]} --model MODEL` makes it with a translation model"
+        f"`cse data translate {asked} --model MODEL` makes it with a translation model"
         if missing == ["translation"]
         else "name another column in the recipe's view, or add this one to the data"
     )
+    what = "file" if data.file else "dataset"
     raise CseError(
-        f"{what} has no column {', '.join(map(repr, missing))}; its columns are {', '.join(source.columns)}", advice
+        f"{what} '{name}' has no column {', '.join(map(repr, missing))}; its columns are {', '.join(source.columns)}",
+        advice,
     )

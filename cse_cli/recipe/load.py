@@ -56,10 +56,7 @@ def load(name_or_path: str, overrides: Sequence[str] = (), unset: Sequence[str] 
 
 
 def with_value(loaded: LoadedRecipe, path: str, value: Any) -> LoadedRecipe:
-    """Return the recipe with one value changed, validated again as a whole.
-
-    Args:
-        path: Dotted path, as `--set` takes it.
+    """Return the recipe with the value at a dotted path changed, validated again as a whole.
 
     Raises:
         RecipeError: The value does not fit, or the path leads nowhere.

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from cse_cli.recipe.positions import Keys
 from cse_cli.recipe.problems import Problems
-from cse_cli.recipe.wording import report, shown_value
+from cse_cli.recipe.wording import Checking, report, shown_value
 from registry.core import Entry, Registry
 from registry.errors import UnknownNameError
 
@@ -37,12 +37,7 @@ class Checked:
 
 
 def check_part(table: Any, registry: Registry[Any], keys: Keys, own: frozenset[str], problems: Problems) -> Checked:
-    """Check one component table.
-
-    Args:
-        keys: Its path; the last key is the component's name where the table gives none.
-        own: Keys beside `name` that belong to the recipe.
-    """
+    """Check one component table; the last of `keys` is its name where it gives none, `own` are the recipe's keys."""
     if not isinstance(table, Mapping):
         problems.add(keys, f"should be a table, not {shown_value(table)}")
         return Checked(keys, {"name": str(keys[-1]), "params": {}}, None)
@@ -51,7 +46,10 @@ def check_part(table: Any, registry: Registry[Any], keys: Keys, own: frozenset[s
     entry = _entry(table, registry, keys, problems)
     if entry is None:
         return Checked(keys, {"name": str(table.get("name", keys[-1])), "params": {}, **rest}, None)
-    params = check_params(entry, params, keys, own, problems)
+    known = [*entry.parameters.model_fields, *sorted(own)]
+    params = _check_params(
+        entry, Checking(params, keys, known, f"{registry.singular} '{entry.name}'", "parameter"), problems
+    )
     return Checked(keys, {"name": entry.name, "params": params, **rest}, entry)
 
 
@@ -74,21 +72,13 @@ def _entry(table: Mapping[str, Any], registry: Registry[Any], keys: Keys, proble
         return None
 
 
-def check_params(entry: Entry[Any], params: Mapping[str, Any], keys: Keys, own: frozenset[str],
-                 problems: Problems) -> dict[str, Any]:  # fmt: skip
+def _check_params(entry: Entry[Any], checking: Checking, problems: Problems) -> dict[str, Any]:
     """Return the parameters with every default; wrong ones are reported and take their default."""
-    kind = "queue" if entry.kind == "queues" else entry.kind.removesuffix("s")
-    kind = "loss" if entry.kind == "losses" else kind
-    known = [*entry.parameters.model_fields, *sorted(own)]
     try:
-        return _plain(entry.parameters.model_validate(dict(params)))
+        return entry.parameters.model_validate(dict(checking.table)).model_dump()
     except ValidationError as error:
-        wrong = report(error, params, keys, known, f"{kind} '{entry.name}'", problems)
-    good = {key: value for key, value in params.items() if key not in {path[0] for path in wrong if path}}
+        wrong = report(error, checking, problems)
+    good = {key: value for key, value in checking.table.items() if key not in {path[0] for path in wrong if path}}
     fields = entry.parameters.model_fields.items()
     defaults = {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
     return {**defaults, **good}
-
-
-def _plain(parameters: BaseModel) -> dict[str, Any]:
-    return parameters.model_dump()

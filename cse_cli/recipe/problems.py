@@ -25,7 +25,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.keys}: {self.message}" if self.keys else f"{self.where}: {self.message}"
+        told = not self.keys or self.where.endswith(f" {self.keys}")
+        return f"{self.where}: {self.message}" if told else f"{self.where}: {self.keys}: {self.message}"
 
 
 class RecipeError(CseError):

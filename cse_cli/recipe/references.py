@@ -68,7 +68,7 @@ def _refuse_input(loss: str, given: str, inputs: Iterable[str], keys: Keys, prob
 def _missing_view(name: str, loss: str, i: str, view: str, draft: Draft, problems: Problems) -> None:
     keys: Keys = ("losses", name, "views", i) if i in draft.losses[name].views else ("losses", name)
     hint = suggestion(view, draft.views) or f" Known: {', '.join(draft.views) or 'none'}."
-    advice = "" if len(keys) > 2 else f" Declare [views.{view}], or map it: views = {{ {i} = \"…\" }}."
+    advice = "" if len(keys) > 2 else f' Declare [views.{view}], or map it: views = {{ {i} = "…" }}.'
     message = f"loss '{loss}' needs a view for '{i}': unknown view '{view}'.{hint}{advice}"
     problems.add(keys, message, at_key=len(keys) == 2)
 

@@ -1,4 +1,4 @@
-"""Rules between the sections of a recipe: data, selection, paper row, budget, tuning."""
+"""Rules between the sections of a recipe: selection, paper row, budget, tuning."""
 
 from __future__ import annotations
 
@@ -8,61 +8,25 @@ from typing import Any
 from cse_cli.recipe.draft import Draft
 from cse_cli.recipe.positions import Keys
 from cse_cli.recipe.problems import Problems
-from registry import catalogue, papers
+from registry import papers
 from registry.errors import UnknownNameError, suggestion
 
-TEST_SPLITS = frozenset({"test", "all"})
-"""Values of an evaluator's `split` whose scores must not choose anything."""
+_MAY_CHOOSE = ("dev", "val", "train")
+"""How splits begin whose scores may choose a state."""
 
 
-def check_rules(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
+def check_rules(draft: Draft, problems: Problems) -> None:
     """Report every rule that a recipe breaks although each of its tables is right by itself."""
-    _check_data(draft, problems)
     _check_budget(draft, problems)
     _check_queue(draft, problems)
     _check_encoders(draft, problems)
     _check_select(draft, problems)
     _check_paper(draft, problems)
-    for part in draft.evaluators.values():
-        _check_dataset(part.params, part.keys, problems)
 
 
 def is_test_split(params: Mapping[str, Any]) -> bool:
     """Return whether scores of an evaluator with these parameters come from test data, or may."""
-    return params.get("split", "test") in TEST_SPLITS
-
-
-def _check_data(draft: Draft, problems: Problems) -> None:
-    data = draft.data
-    if data is None:
-        return
-    if data.dataset and data.file:
-        problems.add(("data", "file"), "give either 'dataset' or 'file', not both", at_key=True)
-    elif not data.dataset and data.file is None and draft.losses:
-        problems.add(("data",), "needs 'dataset' (`cse data list` shows them) or 'file', your own text", at_key=True)
-    for number, name in enumerate(data.dataset):
-        _check_split(name, data.split, ("data", "dataset"), number, problems)
-
-
-def _check_split(name: str, split: str, keys: Keys, number: int, problems: Problems) -> None:
-    path = (*keys, number)
-    try:
-        about = catalogue.entry(name)
-    except UnknownNameError as error:
-        hint = "" if "Did you mean" in error.message else " `cse data list` shows all of them."
-        problems.add(path, f"{error.message}{hint}")
-        return
-    try:
-        about.split(split)
-    except UnknownNameError as error:
-        problems.add((*keys[:-1], "split"), f"{error.message} {(error.next_action or '').capitalize()}.")
-
-
-def _check_dataset(params: Mapping[str, Any], keys: Keys, problems: Problems) -> None:
-    """Check the parameters `dataset` and `split` of an evaluator, where it has them."""
-    name, split = params.get("dataset"), params.get("split")
-    if isinstance(name, str):
-        _check_split(name, split if isinstance(split, str) else "all", (*keys, "dataset"), 0, problems)
+    return not str(params.get("split", "test")).startswith(_MAY_CHOOSE)
 
 
 def _check_budget(draft: Draft, problems: Problems) -> None:
@@ -79,7 +43,7 @@ def _check_queue(draft: Draft, problems: Problems) -> None:
         entry = draft.loss_parts[name].entry
         if loss.queue and entry is not None and any(i.kind == "negatives" for i in entry.inputs):
             return
-    message = "no loss reads the queue: use one that takes negatives, or remove it (`remove = [\"queue\"]`)"
+    message = 'no loss reads the queue: use one that takes negatives, or remove it (`remove = ["queue"]`)'
     problems.add(("queue",), message, at_key=True)
 
 

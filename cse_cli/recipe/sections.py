@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from cse_cli.recipe.positions import Keys
 from cse_cli.recipe.problems import Problems
-from cse_cli.recipe.wording import report, shown_value
+from cse_cli.recipe.wording import Checking, report, shown_value
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -25,7 +25,7 @@ def check_section(model: type[S], table: Any, keys: Keys, problems: Problems) ->
     except ValidationError as error:
         known = [field.alias or name for name, field in model.model_fields.items() if name != "params"]
         what = f"[{'.'.join(str(key) for key in keys)}]" if keys else "the recipe"
-        wrong = report(error, table, keys, known, what, problems)
+        wrong = report(error, Checking(table, keys, known, what), problems)
     try:
         return model.model_validate(_without(table, wrong))
     except ValidationError:

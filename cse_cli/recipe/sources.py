@@ -12,6 +12,7 @@ from typing import Any
 
 from cse_cli.recipe.positions import Keys, Place, Span, positions
 from cse_cli.recipe.problems import Problem, RecipeError
+from registry.errors import suggestion
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ def read_source(path: Path) -> Source:
         # Windows editors put a byte-order mark in front, which TOML itself does not know.
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise _refused(label, Place(1, 1), "no such file; `cse list recipes` shows the recipes known by name") from None
+        hint = suggestion(path.name, [other.name for other in path.parent.glob("*.toml")])
+        words = f"no such file.{hint} `cse list recipes` shows the recipes known by name"
+        raise _refused(label, Place(1, 1), words) from None
     except IsADirectoryError:
         raise _refused(label, Place(1, 1), "this is a folder; name one recipe, or use `cse check FOLDER`") from None
     except UnicodeDecodeError as error:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cse_cli.recipe.data_rules import check_data
 from cse_cli.recipe.draft import Draft, check_top_level, draft
 from cse_cli.recipe.origins import Origins
 from cse_cli.recipe.parts import Checked
@@ -30,7 +31,8 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
     check_top_level(tables, problems)
     parts = draft(tables, origins, problems)
     check_references(parts, problems)
-    check_rules(parts, tables, problems)
+    check_rules(parts, problems)
+    check_data(parts, tables, problems)
     recipe = None if problems.found else _complete(tables, parts)
     if recipe is not None:
         check_tune_paths(recipe, problems)

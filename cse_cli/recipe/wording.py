@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -24,41 +25,48 @@ _EXPECTED = {
 }  # fmt: skip
 
 
-def report(error: ValidationError, table: Mapping[str, Any], keys: Keys, known: Iterable[str], what: str,
-           problems: Problems) -> list[Keys]:  # fmt: skip
-    """Add every error of a validated table to `problems`, and return the paths within the table that are wrong.
+@dataclass(frozen=True)
+class Checking:
+    """A table under validation, as messages speak of it.
 
     Args:
-        table: The table as written.
+        table: As written.
         keys: Its path in the recipe.
         known: Keys it may have.
         what: What it is, such as "loss 'info_nce'" or "[train]".
+        noun: What its keys are called.
     """
+
+    table: Mapping[str, Any]
+    keys: Keys
+    known: Sequence[str]
+    what: str
+    noun: str = "key"
+
+
+def report(error: ValidationError, checking: Checking, problems: Problems) -> list[Keys]:
+    """Add every error of a validated table to `problems`, and return the paths within the table that are wrong."""
     grouped: dict[Keys, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
-        grouped.setdefault(_within(table, detail), []).append(detail)
+        grouped.setdefault(_within(checking.table, detail), []).append(detail)
     for path, details in grouped.items():
-        _add(path, details, keys, list(known), what, problems)
+        _add(path, details, checking, problems)
     return list(grouped)
 
 
-def _add(path: Keys, details: list[ErrorDetails], keys: Keys, known: list[str], what: str, problems: Problems) -> None:
-    first = details[0]
+def _add(path: Keys, details: list[ErrorDetails], checking: Checking, problems: Problems) -> None:
+    first, keys = details[0], checking.keys
     if first["type"] == "missing":
-        inside = (*keys, *path[:-1])
-        problems.add(inside, f"{what} needs '{path[-1]}'", at_key=True)
+        problems.add((*keys, *path[:-1]), f"{checking.what} needs '{path[-1]}'", at_key=True)
     elif first["type"] == "extra_forbidden" and len(path) == 1:
-        noun = "parameter" if "'" in what else "key"
-        message = f"unknown {noun} '{path[-1]}' of {what}.{suggestion(str(path[-1]), known)}"
-        problems.add((*keys, *path), message + _listed(known, message), at_key=True)
-    elif first["loc"] and first["loc"][-1] == "[key]":
-        problems.add((*keys, *path), "a name starts with a letter and has letters, digits, '_' and '-'", at_key=True)
+        hint = suggestion(str(path[-1]), checking.known) or _listed(checking.known)
+        problems.add((*keys, *path), f"unknown {checking.noun} '{path[-1]}' of {checking.what}.{hint}", at_key=True)
     else:
         problems.add((*keys, *path), _should_be(details))
 
 
-def _listed(known: list[str], message: str) -> str:
-    return "" if "Did you mean" in message else f" Known: {', '.join(known)}." if known else " It has none."
+def _listed(known: Sequence[str]) -> str:
+    return f" Known: {', '.join(known)}." if known else " It has none."
 
 
 def _within(table: Any, detail: ErrorDetails) -> Keys:
@@ -102,8 +110,9 @@ def _expected(detail: ErrorDetails) -> str:
 
 
 def _near(details: list[ErrorDetails], value: Any) -> str:
-    options = [o for d in details if d["type"] == "literal_error" for o in re.findall(r"'([^']*)'", d["ctx"]["expected"])]
-    return f".{suggestion(value, options)}" if isinstance(value, str) and suggestion(value, options) else ""
+    literals = [detail["ctx"]["expected"] for detail in details if detail["type"] == "literal_error"]
+    hint = suggestion(str(value), [option for text in literals for option in re.findall(r"'([^']*)'", text)])
+    return f".{hint}" if hint else ""
 
 
 def shown_value(value: Any) -> str:

@@ -12,15 +12,18 @@ from collections.abc import Mapping
 from cse_cli.tracking.ending import Terminated, ending
 from cse_cli.tracking.tracker import NullTracker, Status, Tracker
 
-__all__ = ["NullTracker", "Status", "Terminated", "Tracker", "ending", "start"]
+__all__ = ["DEFAULTS", "NullTracker", "Status", "Terminated", "Tracker", "ending", "start"]
 
-for _name, _value in {
+DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-}.items():
+}
+"""Settings of MLflow in this process where the environment says nothing."""
+
+for _name, _value in DEFAULTS.items():
     os.environ.setdefault(_name, _value)
 
 

@@ -45,8 +45,9 @@ class Pending:
             if isinstance(write, Folder):
                 write = self._copied(write)
             with self._journal.open("ab") as file:
-                # The newline first: a line torn by a kill must not swallow this one.
-                file.write(b"\n" + _WRITE.dump_json(write) + b"\n")
+                # The newline first: a line torn by a kill must not swallow this one. The model's own dump, because
+                # a type adapter's writes null for NaN.
+                file.write(f"\n{write.model_dump_json()}\n".encode())
 
     def replay(self, client: MlflowClient) -> int:
         """Send everything in order and return how many writes that were.
@@ -83,8 +84,10 @@ class Pending:
                 try:
                     if line.strip():
                         yield _WRITE.validate_json(line)
-                except ValidationError:
-                    continue  # torn by a kill while it was being written
+                except ValidationError as error:
+                    if error.errors()[0]["type"] != "json_invalid":
+                        raise OSError(f"{self._journal} has a record of another version of cse") from error
+                    # Half a line: the process was killed while it wrote it.
 
     def _remember(self, count: int) -> None:
         new = self._done.with_suffix(".new")

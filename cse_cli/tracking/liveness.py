@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -18,11 +19,22 @@ _CLOCK_SECONDS = 2.0
 
 def is_stale(tags: Mapping[str, str], now: datetime | None = None) -> bool:
     """Return whether a run that says RUNNING has no process any more, as far as its tags tell."""
-    if tags.get(names.HOST) == socket.gethostname() and names.PID in tags:
+    if _is_ours(tags):
         return not _lives(int(tags[names.PID]), tags.get(names.PROCESS_STARTED))
     if names.HEARTBEAT not in tags:
         return False
     return (now or datetime.now(UTC)) - datetime.fromisoformat(tags[names.HEARTBEAT]) > SILENCE
+
+
+def is_alive_here(tags: Mapping[str, str]) -> bool:
+    """Return whether the run's process is one of this machine, other than this one, and alive."""
+    if not _is_ours(tags) or int(tags[names.PID]) == os.getpid():
+        return False
+    return _lives(int(tags[names.PID]), tags.get(names.PROCESS_STARTED))
+
+
+def _is_ours(tags: Mapping[str, str]) -> bool:
+    return tags.get(names.HOST) == socket.gethostname() and names.PID in tags
 
 
 def _lives(pid: int, started: str | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import math
 import os
@@ -20,10 +19,12 @@ from mlflow.entities import Param
 from mlflow.exceptions import MlflowException
 
 from cse_cli.tracking import tags as names
-from cse_cli.tracking.buffer import Pending, waiting
+from cse_cli.tracking.buffer import Pending
+from cse_cli.tracking.liveness import is_alive_here
 from cse_cli.tracking.location import shown
 from cse_cli.tracking.refusal import reason
 from cse_cli.tracking.store import REFUSED, Store, open_store, patience
+from cse_cli.tracking.sync import send_waiting
 from cse_cli.tracking.tracker import Status
 from cse_cli.tracking.writes import (
     AnyWrite,
@@ -37,7 +38,7 @@ from cse_cli.tracking.writes import (
     Text,
     legal_name,
 )
-from registry.errors import TrackingError, UnknownNameError
+from registry.errors import CseError, TrackingError, UnknownNameError
 
 FLUSH_SECONDS = 2.0
 FLUSH_POINTS = 500
@@ -181,14 +182,6 @@ def start_run(
         ) from error
 
 
-def send_waiting(store: Store) -> None:
-    """Send what earlier runs kept for this store; one that is refused stays and is none of this run's business."""
-    for pending in waiting():
-        if pending.uri == store.uri:
-            with contextlib.suppress(*REFUSED, LockTimeout):
-                pending.replay(store.client)
-
-
 def _create(store: Store, name: str, params: Mapping[str, str], tags: Mapping[str, str], parent: str | None) -> str:
     standard = {
         "mlflow.user": _user(),
@@ -206,11 +199,16 @@ def _create(store: Store, name: str, params: Mapping[str, str], tags: Mapping[st
 
 def _reopen(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:
     try:
-        client.get_run(run_id)
+        run = client.get_run(run_id)
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
         raise UnknownNameError(f"there is no run {run_id!r} in this store", "'cse runs ls' shows the runs") from error
+    if run.info.status == "RUNNING" and is_alive_here(run.data.tags):
+        raise CseError(
+            f"run {run_id[:8]} is still going on: process {run.data.tags[names.PID]} on this machine",
+            "wait for it, or end that process first",
+        )
     client.update_run(run_id, status="RUNNING")
     Tags(values=dict(tags)).send(client, run_id)
 

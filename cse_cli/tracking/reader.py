@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from mlflow import MlflowClient
@@ -72,11 +73,12 @@ def finished_results() -> list[Result]:
     return found
 
 
-def list_runs(matching: str = "") -> list[RecordedRun]:
+def list_runs(matching: str = "", limit: int | None = None) -> list[RecordedRun]:
     """Return our runs, newest first, results included; nothing is created where there is no store yet.
 
     Args:
         matching: A filter in MLflow's search language.
+        limit: Only the newest so many.
 
     Raises:
         TrackingError: The store does not answer.
@@ -84,7 +86,7 @@ def list_runs(matching: str = "") -> list[RecordedRun]:
     if not location.exists(location.uri()):
         return []
     store = open_store()
-    runs = list(_search(store.client, store.experiment, matching))
+    runs = list(islice(_search(store.client, store.experiment, matching), limit))
     finished = [run for run in runs if run.info.status == "FINISHED"]
     texts = artifacts.read_texts(store.client, finished, artifacts.RESULT)
     results = {run.info.run_id: _parsed(text) for run, text in zip(finished, texts, strict=True)}

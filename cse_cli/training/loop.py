@@ -135,7 +135,7 @@ class Trainer:
         logging = (done + 1) % LOG_EVERY == 0 or done == 0 or done + 1 == self.total
         if self.compute.device.type == "cpu" or logging:  # on a GPU, looking at the value waits for it
             self._demand_a_number(loss, step)
-        self.scaler.scale(loss).backward()
+        torch.autograd.backward(self.scaler.scale(loss))
         norm = self._update()
         for component in self.method.components():
             component.after_step(step)

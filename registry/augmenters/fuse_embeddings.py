@@ -93,13 +93,14 @@ class FuseEmbeddings(Augmenter, nn.Module):
         return Embedded(replace(tokens, mask=self._mask(tokens.mask, side.mask)), vectors)
 
     def _side(self, tokens: Tokens, view: str) -> Tokens:
-        if self.column not in tokens.side:
+        column = str(self.column)
+        if column not in tokens.side:
             raise CseError(
-                f"view '{view}': fuse_embeddings reads column '{self.column}', which the data does not have."
-                f"{suggestion(self.column, tokens.side)}",
+                f"view '{view}': fuse_embeddings reads column '{column}', which the data does not have."
+                f"{suggestion(column, tokens.side)}",
                 "name a data set with that column, or make it with `cse data translate`",
             )
-        return tokens.side[self.column]
+        return tokens.side[column]
 
     def _site(self) -> str:
         return self._bound().augment_at
@@ -121,7 +122,7 @@ class FuseEmbeddings(Augmenter, nn.Module):
         return torch.cat([embedded.vectors, self._bound().embed(filled)[:, -extra:]], dim=1)
 
     def _fuse(self, source: Tensor, source_mask: Tensor, side: Tokens) -> Tensor:
-        foreign = self.foreign(side, self._site()).to(source.dtype)
+        foreign: Tensor = self.foreign(side, self._site()).to(source.dtype)
         mixed = self.rate * source + (1 - self.rate) * foreign
         if self.pad_fill == "pad_embedding":
             return mixed

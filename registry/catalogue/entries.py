@@ -92,7 +92,7 @@ class DatasetEntry(_Table):
     language: str
     licence: str
     citation: str
-    url: str
+    url: str = ""
     columns: tuple[str, ...]
     note: str = ""
     local: Layout = Layout()

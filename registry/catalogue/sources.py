@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -206,7 +207,7 @@ def _count(path: Path, digest: hashlib._Hash) -> int | None:
                 digest.update(block)
                 number += block.count(b"\n")
                 last = block[-1:]
-    except (EOFError, OSError) as error:
+    except (EOFError, OSError, zlib.error) as error:
         raise CseError(f"{path}: cannot be read to its end: {error}", "fetch the file again") from error
     if file_format(path) in (".csv", ".parquet"):
         return None

@@ -219,6 +219,11 @@ def test_csv_has_one_line_a_cell():
     assert (cell["n"], float(cell["mean"]), float(cell["reference"])) == ("2", 70.5, 71.57)
 
 
+@pytest.mark.parametrize("form", ["table", "md"])
+def test_doubts_about_a_whole_table_stand_below_it(form):
+    assert "whole table: CnData, 100,000 random sentences" in FORMATS[form](rows([], current, table="chinese"))
+
+
 def test_json_is_one_versioned_document():
     document = json.loads(FORMATS["json"](rows([result()], current)))
     assert document["schema_version"] == 1

@@ -1,4 +1,4 @@
-"""Components from other distributions, found by entry points; distributions are faked on sys.path, nothing installed."""
+"""Components from other distributions, found by entry points; faked on sys.path, nothing is installed."""
 
 import importlib
 import sys

@@ -113,6 +113,14 @@ def test_nan_counts_as_zero_similarity(pairs):
     assert found["spearman"] == pytest.approx(100.0)  # 0 < 0.7 < 1: NaN became 0, not the largest
 
 
+def test_a_nan_component_counts_as_zero():
+    """As SentEval: the rest of the vector still speaks."""
+    vectors = {"a": [math.nan, 2.0], "b": [0.0, 1.0], "c": [1.0, 1.0]}
+    rows = [Pair("", 0.0, "a", "b"), Pair("", 0.0, "a", "c")]
+    found = similarities(rows, lambda sentences: torch.tensor([vectors[s] for s in sentences]))
+    assert found == pytest.approx([1.0, math.sqrt(0.5)])
+
+
 def test_zero_vectors_have_similarity_zero(pairs):
     pairs([Pair("", 0.0, "a", "b"), Pair("", 1.0, "a", "c"), Pair("", 2.0, "a", "a")])
     vectors = {"a": [1.0, 0.0], "b": [0.0, 0.0], "c": [1.0, 1.0]}

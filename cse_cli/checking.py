@@ -1,0 +1,48 @@
+"""Recipes checked by the dozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from cse_cli.recipe.find import all_recipes, find, name_of
+from cse_cli.recipe.load import load
+from cse_cli.recipe.problems import RecipeError
+from registry.errors import CseError
+
+
+def recipe_files(arguments: Sequence[str]) -> list[Path]:
+    """Return the files that paths, folders and names mean; every recipe known by name where there are none.
+
+    Raises:
+        CseError: A name is unknown, or a folder holds no recipe.
+    """
+    if not arguments:
+        return list(all_recipes().values())
+    return [path for argument in arguments for path in _files(argument)]
+
+
+def _files(argument: str) -> Iterator[Path]:
+    folder = Path(argument)
+    if not folder.is_dir():
+        yield find(argument)
+        return
+    found = sorted(folder.rglob("*.toml"))
+    if not found:
+        raise CseError(f"no recipe (*.toml) below the folder '{argument}'", "`cse check` alone checks all known ones")
+    yield from found
+
+
+def check(path: Path) -> dict[str, Any]:
+    """Return what `cse check` says of one file."""
+    about: dict[str, Any] = {"name": name_of(path), "path": str(path)}
+    try:
+        recipe = load(str(path)).recipe
+    except RecipeError as error:
+        found = [{"where": p.where, "path": p.keys, "message": p.message, "text": str(p)} for p in error.problems]
+        return {**about, "valid": False, "problems": found}
+    except CseError as error:
+        problem = {"where": str(path), "path": "", "message": str(error), "text": f"{path}: {error}"}
+        return {**about, "valid": False, "problems": [problem]}
+    return {**about, "valid": True, "hash": recipe.hash(), "problems": []}

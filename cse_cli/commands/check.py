@@ -1,0 +1,40 @@
+"""`cse check`: recipes validated without building anything."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cse_cli.completion import complete_recipe
+
+EPILOG = "Examples:  cse check  ·  cse check recipes/  ·  cse check my.toml ifcl_en --json"
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("check", epilog=EPILOG)(check)
+
+
+def check(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(help="Recipes, names or folders; all known if left out.", autocompletion=complete_recipe),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Validate recipes: names, types, ranges, inputs and references. Needs no model, data or network."""
+    from cse_cli.checking import check as check_one
+    from cse_cli.checking import recipe_files
+    from cse_cli.completion import remember
+    from cse_cli.render_registry import print_checks, write_json
+
+    checks = [check_one(path) for path in recipe_files(paths or [])]
+    wrong = sum(not one["valid"] for one in checks)
+    if json_:
+        write_json({"checked": len(checks), "invalid": wrong, "recipes": checks})
+    else:
+        print_checks(checks)
+    if wrong:
+        raise typer.Exit(2)
+    remember()

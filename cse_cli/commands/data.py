@@ -1,0 +1,79 @@
+"""`cse data`: what there is to train and evaluate on, whether it is sound, and parallel text for it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+LIST_EPILOG = "Examples:  cse data list  ·  CSE_DATA=~/data cse data list  ·  cse data list --json"
+CHECK_EPILOG = "Examples:  cse data check  ·  cse data check stsb sickr  ·  cse data check wiki1m --json"
+TRANSLATE_EPILOG = (
+    "Examples:  cse data translate wiki_en --model Helsinki-NLP/opus-mt-en-de  ·  "
+    "cse data translate mine.txt --model google-t5/t5-small --prefix 'translate English to German: '  ·  "
+    "cse data translate wiki_en --model facebook/nllb-200-distilled-600M --from eng_Latn --to deu_Latn"
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="List, check and translate data sets.", no_args_is_help=True)
+    group.command("list", epilog=LIST_EPILOG)(list_datasets)
+    group.command("check", epilog=CHECK_EPILOG)(check)
+    group.command("translate", epilog=TRANSLATE_EPILOG)(translate)
+    app.add_typer(group, name="data")
+
+
+def list_datasets(json_: AsJson = False) -> None:
+    """List the catalogue: kind, language, rows of each split, and where they are found."""
+    from cse_cli.inventory import datasets
+    from cse_cli.render_data import print_datasets, write_datasets
+
+    (write_datasets if json_ else print_datasets)(datasets())
+
+
+def check(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; default: all that are on this machine.")] = None,
+    json_: AsJson = False,
+) -> None:
+    """Read data sets from end to end: row counts, columns, scores, digests. Exit 2 if one is wrong, 3 if missing."""
+    from cse_cli.inventory import check as read
+    from cse_cli.render_data import print_checked, write_checked
+
+    checked = read(names or [])
+    (write_checked if json_ else print_checked)(checked)
+    codes = {one.exit_code for one in checked} - {0}
+    if codes:
+        raise typer.Exit(min(codes))
+
+
+def translate(
+    source: Annotated[str, typer.Argument(help="A data set's name, or a .txt or .tsv file (plain or .gz).")],
+    model: Annotated[str, typer.Option(help="T5, Marian, M2M100 or NLLB: directory, name under $CSE_MODELS, hub id.")],
+    prefix: Annotated[str | None, typer.Option(help="Text before every sentence; T5 needs one.")] = None,
+    source_language: Annotated[str | None, typer.Option("--from", help="Language code, for M2M100 and NLLB.")] = None,
+    target_language: Annotated[str | None, typer.Option("--to", help="Language code, for M2M100 and NLLB.")] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", help="File to write; must not exist yet.")] = None,
+    split: Annotated[str, typer.Option(help="Split of the data set.")] = "train",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many sentences.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sentences a batch.")] = 32,
+    beams: Annotated[int, typer.Option(min=1, help="Width of the beam search; 1 is greedy.")] = 1,
+    max_length: Annotated[int, typer.Option(min=8, help="Tokens a sentence is cut to.")] = 128,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    json_: AsJson = False,
+) -> None:
+    """Translate the column `text` and write a .tsv with columns `text` and `translation`; killed, it goes on."""
+    from cse_cli.progress import Screen
+    from cse_cli.render_data import print_translation, write_translation
+    from cse_cli.translate import new_output, source_text, translate_text
+    from cse_cli.translator import Settings, Translator
+
+    settings = Settings(model, prefix, source_language, target_language, beams, max_length)
+    path = new_output(output, source, split, model)
+    text = source_text(source, split, limit)
+    translator = Translator(settings, batch_size, device)
+    with Screen() as screen:
+        made = translate_text(text, translator, path, lambda done, rows: screen.preparing("translating", done, rows))
+    (write_translation if json_ else print_translation)(made)

@@ -1,0 +1,42 @@
+"""`cse list`: what can be composed, and the recipes that compose it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cse_cli.completion import complete_kind
+
+EPILOG = "Examples:  cse list  ·  cse list losses  ·  cse list recipes  ·  cse list augmenters --json"
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("list", epilog=EPILOG)(list_)
+
+
+def list_(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help="augmenters, encoders, evaluators, generators, losses, queues or recipes; all if left out.",
+            autocompletion=complete_kind,
+        ),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """List registered components and recipes."""
+    from cse_cli.completion import remember
+    from cse_cli.listing import listing
+    from cse_cli.render_registry import print_components, print_recipes, warn_of_plugins, write_json
+
+    found = listing(kind)
+    remember()
+    warn_of_plugins(found.broken)
+    if json_:
+        write_json(found.document())
+        return
+    print_components(found.components)
+    if found.recipes is not None:
+        print_recipes(found.recipes)

@@ -1,0 +1,143 @@
+"""Looks at everything a run depends on, changes nothing, and is never stopped by what it finds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cse_cli.home import home
+from cse_cli.tracking import location
+from registry.errors import CseError, TrackingError
+
+State = Literal["ok", "note", "problem"]
+_LOW_DISK_GB = 2.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found about one thing.
+
+    Args:
+        state: "note" is something missing that only some runs need.
+    """
+
+    about: str
+    state: State
+    says: str
+
+
+def examine() -> list[Check]:
+    """Run every check; one that fails in an unforeseen way says so instead of ending the others."""
+    return [found for check in _CHECKS for found in _guarded(check)]
+
+
+def _guarded(check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    about = check.__name__.strip("_").replace("_", " ")
+    try:
+        yield from check()
+    except Exception as error:  # the report must reach its end, whatever is broken
+        yield Check(about, "problem", f"{type(error).__name__}: {error}")
+
+
+def _state_directory() -> Iterator[Check]:
+    folder = home()
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not os.access(existing, os.W_OK):
+        yield Check("state directory", "problem", f"{folder} cannot be written; set CSE_HOME to another folder")
+        return
+    free = shutil.disk_usage(existing).free / 2**30
+    made = "" if folder.exists() else ", not created yet"
+    yield Check("state directory", "ok" if free > _LOW_DISK_GB else "problem", f"{folder}{made}; {free:.1f} GB free")
+
+
+def _tracking_store() -> Iterator[Check]:
+    address = location.uri()
+    shown = location.shown(address)
+    if not location.exists(address):
+        yield Check("tracking store", "ok", f"{shown}, created by the first run")
+        return
+    from cse_cli.tracking.buffer import waiting
+    from cse_cli.tracking.reader import list_names
+
+    try:
+        runs = list_names()
+    except TrackingError as error:
+        yield Check("tracking store", "problem", str(error))
+        return
+    yield Check("tracking store", "ok", f"{shown}; {len(runs)} runs")
+    if stale := [run.run_id[:8] for run in runs if run.status == "STALE"]:
+        ids = ", ".join(stale[:5])
+        yield Check("stale runs", "note", f"{len(stale)} runs say RUNNING but are gone: {ids}; `cse runs close RUN`")
+    if kept := waiting():
+        yield Check("records waiting", "note", f"{len(kept)} runs have records not sent yet; `cse runs sync`")
+
+
+def _components() -> Iterator[Check]:
+    from registry import REGISTRIES
+
+    counts = ", ".join(f"{len(registry.names())} {registry.kind}" for registry in REGISTRIES)
+    yield Check("components", "ok", counts)
+    for registry in REGISTRIES:
+        for plugin, why in registry.broken.items():
+            yield Check(f"plug-in {plugin}", "problem", why)
+
+
+def _models() -> Iterator[Check]:
+    from registry.checkpoints import PRETRAINED
+    from registry.hub import repositories
+
+    if configured := os.environ.get("CSE_MODELS"):
+        names = _model_names(Path(configured).expanduser())
+        found = f"{configured}: {', '.join(names) or 'no folder with a config.json'}"
+        yield Check("CSE_MODELS", "ok" if names else "problem", found)
+    else:
+        yield Check("CSE_MODELS", "note", "not set")
+    shipped = _model_names(PRETRAINED)
+    yield Check("shipped models", "ok" if shipped else "problem", ", ".join(shipped) or f"none in {PRETRAINED}")
+    yield Check("hub cache", "ok", ", ".join(sorted(repositories())) or "empty")
+
+
+def _model_names(folder: Path) -> list[str]:
+    return sorted(path.parent.name for path in folder.glob("*/config.json"))
+
+
+def _data_sets() -> Iterator[Check]:
+    from registry import catalogue
+
+    configured = os.environ.get("CSE_DATA")
+    if configured is None:
+        yield Check("CSE_DATA", "note", "not set")
+    else:
+        there = Path(configured).expanduser().is_dir()
+        yield Check("CSE_DATA", "ok" if there else "problem", configured if there else f"{configured} is no folder")
+    places: dict[str, list[str]] = {}
+    for name in catalogue.names():
+        for split in catalogue.entry(name).splits:
+            place = _place(name, split)
+            places.setdefault(place, []).append(f"{name}/{split}")
+    for place, splits in sorted(places.items()):
+        yield Check(f"data: {place}", "note" if place == "not on this machine" else "ok", ", ".join(splits))
+
+
+def _place(name: str, split: str) -> str:
+    from registry.catalogue.find import find
+
+    try:
+        found = find(name, split)
+    except CseError as error:
+        return f"cannot be looked up ({error.message})"
+    return "not on this machine" if found is None else found[0]
+
+
+def _hub() -> Iterator[Check]:
+    from registry.hub import unreachable
+
+    reason = unreachable()
+    yield Check("model hub", "ok" if reason is None else "note", reason or "answers")
+
+
+_CHECKS = (_state_directory, _tracking_store, _components, _models, _data_sets, _hub)

@@ -1,0 +1,128 @@
+"""What the catalogue holds and what of it is on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from registry import catalogue
+from registry.catalogue import DatasetEntry, Source
+from registry.errors import CseError, MissingError
+
+
+@dataclass(frozen=True)
+class SplitState:
+    """One split of a data set.
+
+    Args:
+        rows: Rows the catalogue expects.
+        where: "CSE_DATA", "cache" (the hub's), "generated", "hub" (to be fetched) or "missing".
+        path: Its files, where it is here.
+    """
+
+    name: str
+    rows: int
+    columns: tuple[str, ...]
+    where: str
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class DatasetState:
+    """One catalogue entry and its splits.
+
+    Args:
+        hub: Repository and revision, where the hub has it.
+        pinned: Whether that revision is a commit.
+    """
+
+    name: str
+    title: str
+    kind: str
+    language: str
+    licence: str
+    citation: str
+    note: str
+    hub: str | None
+    pinned: bool | None
+    splits: tuple[SplitState, ...]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One split, read from its first row to its last.
+
+    Args:
+        expected: Rows the catalogue says it has.
+        rows: Rows found; None if it could not be read.
+        digest: SHA-256 of its content.
+        problem: What is wrong, or None.
+        exit_code: What the command should end with because of it.
+    """
+
+    dataset: str
+    split: str
+    where: str
+    expected: int
+    rows: int | None = None
+    columns: tuple[str, ...] = ()
+    digest: str | None = None
+    problem: str | None = None
+    exit_code: int = 0
+
+
+def datasets() -> list[DatasetState]:
+    """Return every entry, sorted by kind, language and name; the network is not touched."""
+    entries = sorted(map(catalogue.entry, catalogue.names()), key=lambda e: (e.kind, e.language, e.name))
+    return [_state(about) for about in entries]
+
+
+def check(names: Sequence[str]) -> list[Checked]:
+    """Read every split of the named data sets, fetching them if need be; without names, of all that are here.
+
+    Raises:
+        UnknownNameError: There is no such data set.
+    """
+    entries = [catalogue.entry(name) for name in names or catalogue.names()]
+    return [_check(about, split, fetch=bool(names)) for about in entries for split in about.splits]
+
+
+def _state(about: DatasetEntry) -> DatasetState:
+    hub = None if about.hub is None else f"{about.hub.id}@{about.hub.revision}"
+    return DatasetState(
+        about.name, about.title, about.kind, about.language, about.licence, about.citation, about.note,
+        hub, None if about.hub is None else about.hub.pinned,
+        tuple(_split(about, name) for name in about.splits),
+    )  # fmt: skip
+
+
+def _split(about: DatasetEntry, name: str) -> SplitState:
+    split, columns = about.splits[name], about.columns_of(name)
+    found = catalogue.find(about.name, name)
+    if found is not None:
+        origin, source = found
+        return SplitState(name, split.rows, columns, origin, None if origin == "generated" else source.where)
+    return SplitState(name, split.rows, columns, "hub" if about.hub is not None and split.hub else "missing")
+
+
+def _check(about: DatasetEntry, split: str, fetch: bool) -> Checked:
+    rows = about.splits[split].rows
+    found = catalogue.find(about.name, split)
+    if found is None and not fetch:
+        return Checked(about.name, split, "missing", rows)
+    where: str = found[0] if found else "hub"
+    try:
+        source = found[1] if found else catalogue.locate(about.name, split)
+        counted, digest = _read(about, split, source)
+    except CseError as error:
+        where = "missing" if isinstance(error, MissingError) else where
+        return Checked(about.name, split, where, rows, problem=str(error), exit_code=error.exit_code)
+    return Checked(about.name, split, where, rows, counted, source.columns, digest)
+
+
+def _read(about: DatasetEntry, split: str, source: Source) -> tuple[int, str]:
+    if about.columns_of(split) == catalogue.PAIR_COLUMNS:
+        rows = len(catalogue.read_pairs(about.name, split))
+    else:
+        rows = catalogue.checked(source, sum(1 for _ in source.read(source.columns)))
+    return rows, source.scan().digest

@@ -1,0 +1,75 @@
+"""What a recipe says of its data, held against the catalogue: names, splits, columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cse_cli.recipe.draft import Draft
+from cse_cli.recipe.positions import Keys
+from cse_cli.recipe.problems import Problems
+from cse_cli.recipe.schema import Data
+from registry import catalogue
+from registry.errors import UnknownNameError, suggestion
+
+
+def check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
+    """Report data sets, splits and columns that the catalogue does not have; no file is looked for."""
+    if draft.data is not None:
+        _check_choice(draft, draft.data, problems)
+        for keys, name in _datasets(draft.data, tables):
+            if _check_split(name, draft.data.split, keys, ("data", "split"), problems):
+                _check_columns(draft, name, draft.data.split, problems)
+    for part in draft.evaluators.values():
+        dataset, split = part.params.get("dataset"), part.params.get("split")
+        if isinstance(dataset, str):
+            named = split if isinstance(split, str) else "all"
+            _check_split(dataset, named, (*part.keys, "dataset"), (*part.keys, "split"), problems)
+
+
+def _check_choice(draft: Draft, data: Data, problems: Problems) -> None:
+    if data.dataset and data.file:
+        problems.add(("data", "file"), "give either 'dataset' or 'file', not both", at_key=True)
+    elif not data.dataset and data.file is None and draft.losses:
+        problems.add(("data",), "needs 'dataset' (`cse data list` shows them) or 'file', your own text", at_key=True)
+
+
+def _datasets(data: Data, tables: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
+    """Yield each name and its path: the recipe writes one name, or an array of them."""
+    written = tables.get("data")
+    listed = isinstance(written, Mapping) and isinstance(written.get("dataset"), list)
+    for number, name in enumerate(data.dataset):
+        yield (("data", "dataset", number) if listed else ("data", "dataset")), name
+
+
+def _check_split(name: str, split: str, keys: Keys, split_keys: Keys, problems: Problems) -> bool:
+    try:
+        about = catalogue.entry(name)
+    except UnknownNameError as error:
+        hint = "" if "Did you mean" in error.message else " `cse data list` shows all of them."
+        problems.add(keys, f"{error.message}{hint}")
+        return False
+    try:
+        about.split(split)
+    except UnknownNameError as error:
+        problems.add(split_keys, f"{error.message} {(error.next_action or '').capitalize()}.")
+        return False
+    return True
+
+
+def _check_columns(draft: Draft, name: str, split: str, problems: Problems) -> None:
+    columns = catalogue.entry(name).columns_of(split)
+    for keys, column in _wanted(draft):
+        if column not in columns:
+            hint = suggestion(column, columns) or f" It has: {', '.join(columns)}."
+            more = " `cse data translate` makes a second language." if column == "translation" else ""
+            problems.add(keys, f"dataset '{name}' has no column '{column}'.{hint}{more}")
+
+
+def _wanted(draft: Draft) -> Iterator[tuple[Keys, str]]:
+    """Yield each column that a view, or an augmenter by its parameter `column`, reads."""
+    for name, view in draft.views.items():
+        yield ("views", name, "column"), view.column
+    for part in (augmenter for augmenters in draft.augmenters.values() for augmenter in augmenters):
+        if isinstance(part.params.get("column"), str):
+            yield (*part.keys, "column"), part.params["column"]

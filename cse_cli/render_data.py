@@ -1,0 +1,83 @@
+"""Data sets on stdout: tables in a terminal, tab-separated values in a pipe, or JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cse_cli.inventory import Checked, DatasetState
+
+if TYPE_CHECKING:  # imports torch, which listing does without
+    from cse_cli.translate import Translation
+
+SCHEMA_VERSION = 1
+
+
+def print_datasets(states: Sequence[DatasetState]) -> None:
+    """Print a row a data set: kind, language, rows of each split, and where they are."""
+    rows = []
+    for state in states:
+        splits = " ".join(f"{split.name}:{split.rows}" for split in state.splits)
+        wheres = dict.fromkeys(split.where for split in state.splits)
+        rows.append((state.name, state.kind, state.language, splits, "+".join(wheres), state.title))
+    _print(("name", "kind", "language", "splits", "where", "title"), rows)
+
+
+def print_checked(checked: Sequence[Checked]) -> None:
+    """Print a row a split: its count, where it is, its digest, and what is wrong."""
+    rows = []
+    for one in checked:
+        state = "missing" if one.where == "missing" else "wrong" if one.problem else "ok"
+        counted = "-" if one.rows is None else str(one.rows)
+        rows.append((one.dataset, one.split, state, counted, str(one.expected), one.where, (one.digest or "-")[:16]))
+    _print(("dataset", "split", "state", "rows", "expected", "where", "digest"), rows)
+    for one in checked:
+        if one.problem:
+            sys.stderr.write(f"error: {one.problem}\n")
+
+
+def write_datasets(states: Sequence[DatasetState]) -> None:
+    """Write one JSON document of all entries."""
+    _write({"datasets": [asdict(state) for state in states]})
+
+
+def write_checked(checked: Sequence[Checked]) -> None:
+    """Write one JSON document of all splits read."""
+    _write({"splits": [asdict(one) for one in checked]})
+
+
+def print_translation(made: Translation) -> None:
+    """Say what was written and how a recipe uses it."""
+    reused = f", {made.reused:,} of them from before" if made.reused else ""
+    sys.stderr.write(f"{made.rows:,} sentences translated{reused}; in a recipe:\n")
+    sys.stdout.write(f"[data]\nfile = {json.dumps(str(made.output), ensure_ascii=False)}\n")
+
+
+def write_translation(made: Translation) -> None:
+    """Write one JSON document."""
+    _write({"output": str(made.output), "rows": made.rows, "reused": made.reused})
+
+
+def _write(document: dict[str, object]) -> None:
+    text = json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=1, ensure_ascii=False)
+    sys.stdout.write(text + "\n")
+
+
+def _print(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        sys.stdout.write("".join("\t".join(cells) + "\n" for cells in [header, *rows]))
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in header:
+        table.add_column(heading, overflow="fold")
+    for cells in rows:
+        table.add_row(*map(escape, cells))
+    console.print(table)

@@ -1,0 +1,279 @@
+"""Write `docs/reference/` from the registries, the recipe schema, the catalogue, the papers and the command line.
+
+python docs/generate.py            write the pages that changed
+python docs/generate.py --check    exit 1 and name the pages that are not current
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from cse_cli.app import app
+from cse_cli.commands import add_all
+from cse_cli.recipe import schema
+from registry import REGISTRIES, Entry, Registry, Tune, catalogue, papers
+from registry.signature import documented
+
+PAGES = Path(__file__).parent / "reference"
+_NOTE = "<!-- Written by docs/generate.py: change the source it names, then run `python docs/generate.py`. -->"
+_BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
+
+
+def pages() -> dict[str, str]:
+    """Return file name → Markdown of every generated page."""
+    made = {f"{registry.kind}.md": components(registry) for registry in REGISTRIES}
+    made |= {
+        "recipe.md": recipe_keys(),
+        "commands.md": commands(),
+        "datasets.md": datasets(),
+        "papers.md": paper_tables(),
+    }
+    return {name: f"{_NOTE}\n\n{text.strip()}\n" for name, text in made.items()}
+
+
+def components(registry: Registry[Any]) -> str:
+    """Return the page of one kind; plug-ins of this machine are left out."""
+    out = [f"# {registry.kind.capitalize()}"]
+    for entry in registry:
+        if entry.distribution == "cse":
+            out += [f"## {entry.name}", *_prose(entry.cls), _parameters(entry), *_inputs(entry)]
+            out.append(f"Written in `{_module(entry)}`.")
+    return "\n\n".join(out)
+
+
+def _module(entry: Entry[Any]) -> str:
+    return entry.cls.__module__.replace(".", "/") + ".py"
+
+
+def _prose(cls: type) -> Iterator[str]:
+    """Yield the paragraphs of a docstring without its `Args:` block."""
+    text = inspect.getdoc(cls) or ""
+    text = re.sub(r"(?m)^Args:\n(?:(?: +.*)?\n)*", "", text + "\n")
+    for paragraph in re.split(r"\n{2,}", text.strip()):
+        yield re.sub(r"(?m)^(Source|Shapes|Doubtful):", r"\n**\1.**", paragraph).strip()
+
+
+def _parameters(entry: Entry[Any]) -> str:
+    fields = entry.parameters.model_fields
+    if not fields:
+        return "It has no parameters."
+    references = {reference.parameter: reference.kind for reference in entry.references}
+    rows = [
+        [
+            f"`{name}`",
+            _cell(_type(field, references.get(name))),
+            _default(field),
+            _tune(field),
+            _cell(field.description or ""),
+        ]
+        for name, field in fields.items()
+    ]
+    return _table(["parameter", "value", "default", "tuned over", "meaning"], rows)
+
+
+def _inputs(entry: Entry[Any]) -> Iterator[str]:
+    if entry.inputs:
+        words = {
+            "sentences": "sentence vectors of a view",
+            "encoded": "an encoded view",
+            "negatives": "the queue's negatives",
+        }
+        listed = [f"`{i.name}`: {words[i.kind]}{', optional' if i.optional else ''}" for i in entry.inputs]
+        yield f"Its `forward` takes {'; '.join(listed)}."
+
+
+def _type(field: FieldInfo, refers: str | None = None) -> str:
+    if refers:
+        return f"name of a recipe's {refers}"
+    text = _annotation(field.annotation)
+    return " ".join([text, _bounds(field.metadata)]).strip()
+
+
+def _bounds(marks: list[Any]) -> str:
+    return ", ".join(
+        f"{sign} {getattr(mark, key)}" for mark in marks for key, sign in _BOUNDS.items() if hasattr(mark, key)
+    )
+
+
+def _annotation(annotation: Any) -> str:
+    if annotation is type(None):
+        return "nothing"
+    if get_origin(annotation) is Literal:
+        return " or ".join(f"`{_plain(value)}`" for value in get_args(annotation))
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return f"table [{annotation.__name__}](#{annotation.__name__.lower()})"
+    if arguments := [a for a in get_args(annotation) if a is not Ellipsis]:
+        origin = get_origin(annotation)
+        if origin is dict:
+            return f"tables by name: {_annotation(arguments[1])}"
+        if origin in (list, tuple):
+            return f"list of {_annotation(arguments[0])}"
+        if hasattr(annotation, "__metadata__"):
+            marks = [mark for extra in annotation.__metadata__ for mark in getattr(extra, "metadata", [])]
+            return " ".join([_annotation(arguments[0]), _bounds(marks)]).strip()
+        return " or ".join(_annotation(a) for a in arguments if a is not type(None))
+    return {"str": "text", "bool": "true or false", "Any": "any"}.get(annotation.__name__, annotation.__name__)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.default if field.default is not PydanticUndefined else field.default_factory()  # type: ignore[misc,call-arg]
+    if value is None or value in ({}, ()) or isinstance(value, BaseModel):
+        return ""
+    return f"`{_plain(value)}`"
+
+
+def _plain(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _tune(field: FieldInfo) -> str:
+    ranges = [m for m in field.metadata if isinstance(m, Tune)]
+    return f"{ranges[0].low:g} … {ranges[0].high:g}{', log' if ranges[0].log else ''}" if ranges else ""
+
+
+def recipe_keys() -> str:
+    """Return the page of every key a recipe's own sections have."""
+    found = (obj for _, obj in inspect.getmembers(schema, inspect.isclass) if issubclass(obj, schema.Section))
+    sections = sorted(found, key=lambda cls: (cls is not schema.Recipe, inspect.getsourcelines(cls)[1]))
+    out = [
+        "# Keys of a recipe",
+        "What the sections mean together is told in [Recipes](../recipes.md). A component's table holds its `name` and "
+        "its parameters side by side; they are on the component's page. The top level also takes `extends` "
+        "and `remove`.",
+    ]
+    for cls in sections:
+        if cls is not schema.Section:
+            out += [f"## {cls.__name__}", *_prose(cls), _keys(cls)]
+    return "\n\n".join(out)
+
+
+def _keys(cls: type[BaseModel]) -> str:
+    texts = {key: text for base in reversed(cls.__mro__) for key, text in documented(base).items()}
+    rows = []
+    for name, field in cls.model_fields.items():
+        part = inspect.isclass(cls) and issubclass(cls, schema.Part) and name == "params"
+        text = "the component's own parameters, written beside `name`" if part else texts.get(name, "")
+        rows.append([f"`{field.alias or name}`", _cell(_type(field)), _default(field), _cell(text)])
+    return _table(["key", "value", "default", "meaning"], rows)
+
+
+def commands() -> str:
+    """Return the page of every command and option."""
+    add_all(app)
+    root = typer.main.get_command(app)
+    return "\n\n".join(filter(None, ["# Commands", root.help, *_command(root, "cse")]))
+
+
+def _command(command: Any, name: str) -> Iterator[str]:
+    for child_name, child in getattr(command, "commands", {}).items():
+        full = f"{name} {child_name}"
+        yield f"## {full}"
+        yield inspect.cleandoc(child.help or "")
+        if rows := [_option(p) for p in child.params if not getattr(p, "hidden", False) and p.name != "help"]:
+            yield _table(["", "", "default"], rows)
+        if examples := re.sub(r"^Examples?:", "", child.epilog or "").split("  ·  "):
+            lines = "\n".join(f"$ {line.strip()}" for line in examples if line.strip())
+            yield f"```console\n{lines}\n```" if lines else ""
+        yield from _command(child, full)
+
+
+def _option(parameter: Any) -> list[str]:
+    argument = parameter.param_type_name == "argument"
+    names = [parameter.name.upper()] if argument else [*parameter.opts, *parameter.secondary_opts]
+    default, text = parameter.default, parameter.help or ""
+    if isinstance(default, Enum):
+        text += f" One of {', '.join(str(choice.value) for choice in type(default))}."
+        default = default.value
+    shown = "required" if parameter.required else "" if default in (None, (), [], False, "") else f"`{default}`"
+    return [" ".join(f"`{name}`" for name in names), _cell(text), shown]
+
+
+def datasets() -> str:
+    """Return the page of the data catalogue."""
+    out = ["# Data sets", "How they are found is told in [Data](../data.md)."]
+    for name in catalogue.names():
+        entry = catalogue.entry(name)
+        rows = [
+            [f"`{key}`", f"{split.rows:,}", f"`{split.path}`" if split.path else ""]
+            for key, split in entry.splits.items()
+        ]
+        about = [
+            f"{entry.kind}, {entry.language}; columns {', '.join(f'`{column}`' for column in entry.columns)}.",
+            entry.note,
+            f"{entry.citation}. Licence: {entry.licence}.",
+        ]
+        out += [
+            f"## {name}",
+            f"{entry.title}. " + " ".join(filter(None, about)),
+            _table(["split", "rows", "below `$CSE_DATA`"], rows),
+        ]
+    return "\n\n".join(out)
+
+
+def paper_tables() -> str:
+    """Return the page of the papers' tables as printed."""
+    out = [
+        "# Papers' tables",
+        "As printed, for comparison; a flag is a doubt. The leaderboard puts our runs beside these rows.",
+    ]
+    for key in papers.names():
+        paper = papers.load(key)
+        out += [f"## {paper.short}", f"{paper.citation} <{paper.url}>"]
+        for identifier, table in paper.tables.items():
+            out += [f"### Table {table.number}: `{identifier}`", f"{table.caption} ({table.metric})."]
+            rows = []
+            for name, row in table.rows.items():
+                headings = [column.name for column in table.columns]
+                cells = [f"**{c}**" if h in row.bold else c for h, c in zip(headings, row.cells, strict=True)]
+                rows.append([_cell(name), *cells, f"`{row.recipe}`" if row.recipe else _cell(row.unanswered or "")])
+            out.append(_table(["", *(column.name for column in table.columns), "recipe"], rows))
+            if table.flags:
+                out.append("\n".join(f"- {_where(flag)}{flag.note}" for flag in table.flags))
+    return "\n\n".join(out)
+
+
+def _where(flag: papers.Flag) -> str:
+    place = ", ".join(filter(None, (flag.row, flag.column))) or "whole table"
+    return f"**{flag.kind.replace('_', ' ')}** ({place}): "
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main() -> int:
+    """Write or check the pages; return the exit code."""
+    made = pages()
+    stale = [
+        n for n, text in made.items() if not (PAGES / n).is_file() or (PAGES / n).read_text(encoding="utf-8") != text
+    ]
+    if "--check" in sys.argv[1:]:
+        sys.stdout.write("".join(f"not current: docs/reference/{name}\n" for name in stale))
+        return 1 if stale else 0
+    PAGES.mkdir(exist_ok=True)
+    for name in stale:
+        (PAGES / name).write_text(made[name], encoding="utf-8")
+        sys.stdout.write(f"wrote docs/reference/{name}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""What every encoder keeps: its widths, indifference to padding and to neighbours, and a quiet evaluation mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from registry.core import Entry
+from registry.testing.materials import SENTENCES, Materials, require
+from registry.types import Encoder, Tokens
+
+
+def check_encoder(entry: Entry[Encoder], materials: Materials) -> None:
+    """Check shapes, padding, row order, evaluation and, if anything is trained, the gradient."""
+    encoder: Encoder = materials.build(entry)
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(SENTENCES, 16))
+    _check_shapes(entry, encoder, tokens)
+    _check_evaluation(entry, encoder, tokens)
+    _check_rows(entry, encoder, tokens)
+
+
+def _check_rows(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
+    encoder.eval()
+    longer = tokens.padded_to(tokens.length + 5)
+    turned = encoder.vocabulary.pad(encoder.vocabulary.ids(SENTENCES[::-1], 16))
+    ways: dict[str, Callable[[Tokens], Tensor]] = {
+        "sentence": lambda given: encoder.encode(given, encoder.embed(given)).sentence,
+        "represent": encoder.represent,
+    }
+    for name, of in ways.items():
+        plain = of(tokens)
+        require(entry, torch.allclose(plain, of(longer), atol=1e-5), f"gives the same `{name}` however much is padded")
+        require(
+            entry, torch.allclose(plain, of(turned).flip(0), atol=1e-5), f"gives the same `{name}` in any row order"
+        )
+
+
+def _check_shapes(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
+    vectors = encoder.embed(tokens)
+    require(entry, vectors.shape == (*tokens.ids.shape, encoder.width), "embed returns (B, L, width)")
+    encoded = encoder.encode(tokens, vectors)
+    require(entry, encoded.sentence.shape == (tokens.rows, encoder.dim), "encode returns a sentence (B, dim)")
+    require(entry, encoded.hidden.shape[:2] == tokens.ids.shape, "encode returns hidden (B, L, …)")
+    require(entry, encoded.embeddings.shape[:2] == tokens.ids.shape, "encode returns embeddings (B, L, …)")
+    trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
+    if trained:
+        # Squared cosines with a fixed direction: a plain sum is constant behind a layer norm.
+        value = (encoded.sentence @ torch.linspace(-1, 1, encoder.dim)).square().sum()
+        gradients = torch.autograd.grad(value, trained, allow_unused=True) if value.requires_grad else ()
+        require(entry, any(g is not None and bool(g.any()) for g in gradients), "sends gradient to its weights")
+
+
+def _check_evaluation(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
+    encoder.train()
+    first, second = (encoder.represent(tokens) for _ in range(2))
+    require(entry, torch.equal(first, second), "represents without dropout, in training mode too")
+    require(entry, encoder.training, "is in training mode again after `represent`")
+    require(entry, not first.requires_grad and len(first) == tokens.rows, "represents (B, …) without gradient")

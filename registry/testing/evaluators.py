@@ -1,0 +1,38 @@
+"""What every evaluator keeps: the metrics it announces, finite, the same every time, and traceable data."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from registry.core import Entry
+from registry.testing.materials import Materials, draw, require
+from registry.types import Evaluator
+
+
+def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
+    """Check what an evaluator returns for an encoder that sees words only."""
+    evaluator: Evaluator = materials.build(entry)
+    require(entry, evaluator.metric in evaluator.metrics, "shows one of its metrics")
+    first, second = (evaluator(_words) for _ in range(2))
+    require(entry, set(first) == set(evaluator.metrics), f"returns what it announces, not {sorted(first)}")
+    require(entry, all(type(v) is float and math.isfinite(v) for v in first.values()), "returns finite floats")
+    require(entry, first == second, "returns the same for the same vectors")
+    digests = evaluator.fingerprints()
+    require(entry, all("/" in name and digest for name, digest in digests.items()), "names data as dataset/split")
+    require(entry, digests == evaluator.fingerprints(), "has the same fingerprints every time")
+
+
+def _words(sentences: Sequence[str]) -> Tensor:
+    """Return the sum of fixed random vectors of the words."""
+    cache: dict[str, Tensor] = {}
+    rows = []
+    for sentence in sentences:
+        for word in (words := sentence.lower().split() or [""]):
+            cache.setdefault(word, draw(zlib.crc32(word.encode()), 16))
+        rows.append(torch.stack([cache[word] for word in words]).sum(dim=0))
+    return torch.stack(rows)

@@ -1,0 +1,120 @@
+"""What contract checks build components from, and feed them with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from registry.core import Entry
+from registry.kinds import ENCODERS
+from registry.types import Embedded, Encoded, Encoder
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+SENTENCES = (
+    "the cat sees a dog .",
+    "a woman sings",
+    "three small red cats run in the house",
+    "dog",
+    "not on the street",
+)
+
+
+class ContractError(AssertionError):
+    """A component does not keep a promise of its kind."""
+
+
+def require(entry: Entry[Any], kept: bool, promise: str) -> None:
+    """Raise unless a promise is kept.
+
+    Raises:
+        ContractError: It is not; the message names component, file and promise.
+    """
+    if not kept:
+        raise ContractError(f"{entry.kind}/{entry.name} ({entry.file}:{entry.line}): {promise}")
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What components are built from.
+
+    Args:
+        model: Directory of a small transformers checkpoint: the value of every parameter called `model`.
+        values: "kind/name" → values of a component's parameters, where defaults do not do.
+        identity: "augmenters/name" → values at which that augmenter changes nothing.
+    """
+
+    model: Path | None = None
+    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    identity: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The encoder that components refer to or are bound to: the registered "transformer" with `model`."""
+        if self.model is None:
+            raise ContractError("this component works with an encoder: give Materials a `model` directory")
+        return ENCODERS["transformer"].build({"model": str(self.model)})
+
+    def arguments(self, entry: Entry[Any], more: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        """Return values for `entry`: those given for it, the model, and a view name where one is asked for.
+
+        Raises:
+            ContractError: A parameter without default has no value.
+        """
+        fields = entry.parameters.model_fields
+        values: dict[str, Any] = {r.parameter: "anchor" for r in entry.references if r.kind == "view"}
+        if "model" in fields and self.model is not None:
+            values["model"] = str(self.model)
+        values |= {**self.values.get(f"{entry.kind}/{entry.name}", NOTHING), **more}
+        missing = [name for name, about in fields.items() if about.is_required() and name not in values]
+        require(entry, not missing, f"give Materials values for {', '.join(missing)}")
+        return values
+
+    def build(self, entry: Entry[Any], more: Mapping[str, Any] = NOTHING) -> Any:
+        """Return the component, made from `arguments` and the encoder."""
+        names = [r.parameter for r in entry.references if r.kind == "encoder"]
+        values = {**self.arguments(entry, more), **dict.fromkeys(names, "online")}
+        return entry.build(values, {"online": self.encoder} if names else {})
+
+
+class OneStep:
+    """A training step whose views have given sentence vectors.
+
+    Args:
+        vectors: (N, D): what every view's sentences are.
+    """
+
+    def __init__(self, vectors: Tensor, index: int = 0) -> None:
+        self.vectors = vectors
+        self.index = index
+        self.total = 10
+        self.generator = torch.Generator().manual_seed(index)
+        self.embedded: dict[str, Embedded] = {}
+        self.views: dict[str, Encoded] = {}
+
+    def gradient(self, view: str) -> Tensor:
+        """Return ones of the shape of the view's token vectors."""
+        return torch.ones_like(self.embedded[view].vectors)
+
+    def sentences(self, view: str) -> Tensor:  # noqa: ARG002 - every view is the same
+        """Return the given vectors."""
+        return self.vectors
+
+
+class WidthOnly(Encoder):
+    """An encoder of which only the widths are known."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = self.width = dim
+
+
+def draw(seed: int, *shape: int) -> Tensor:
+    """Return normal numbers that depend on `seed` alone."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))

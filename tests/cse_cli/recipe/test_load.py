@@ -1,0 +1,130 @@
+"""From text to a complete recipe."""
+
+from __future__ import annotations
+
+import pytest
+
+from cse_cli.recipe.load import load
+from cse_cli.recipe.problems import RecipeError
+from cse_cli.recipe.toml import to_toml
+
+MINIMAL = """\
+title = "minimal"
+[data]
+dataset = "wiki1m"
+[encoders.online]
+name = "transformer"
+model = "bert-base-uncased"
+[views.anchor]
+[views.positive]
+[losses.info_nce]
+temperature = 1
+"""
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(text: str, name: str = "r.toml") -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def test_defaults_are_written_in(written):
+    loaded = load(written(MINIMAL))
+    recipe = loaded.recipe
+    assert (loaded.name, loaded.text) == ("r", MINIMAL)
+    assert recipe.data.dataset == ("wiki1m",)
+    assert recipe.encoders["online"].params["pooling"] == "cls"
+    loss = recipe.losses["info_nce"]
+    assert loss.name == "info_nce"
+    assert loss.views == {"anchor": "anchor", "positive": "positive"}
+    assert loss.params["temperature"] == 1.0
+    assert isinstance(loss.params["temperature"], float)
+
+
+def test_an_optional_input_takes_the_view_of_its_name_where_there_is_one(written):
+    assert "hard" not in load(written(MINIMAL)).recipe.losses["info_nce"].views
+    recipe = load(written(f"{MINIMAL}[views.hard]\n")).recipe
+    assert recipe.losses["info_nce"].views["hard"] == "hard"
+
+
+def test_resolved_text_loads_to_the_same_recipe(written):
+    recipe = load("ifcl_en").recipe
+    again = load(written(to_toml(recipe.resolved()), "resolved.toml")).recipe
+    assert again == recipe
+    assert again.hash() == recipe.hash()
+
+
+def test_hash_is_of_the_experiment_not_of_its_prose(written):
+    path = written(MINIMAL)
+    plain = load(path).recipe.hash()
+    same = ["title=other", "train.seed=7", "language='en'", "losses.info_nce.temperature=1.0", "train.epochs=1"]
+    assert {load(path, [one]).recipe.hash() for one in same} == {plain}
+    other = ["train.batch_size=32", "losses.info_nce.weight=2", "data.limit=5", "encoders.online.pooling=mean"]
+    hashes = {load(path, [one]).recipe.hash() for one in other}
+    assert len(hashes) == len(other)
+    assert plain not in hashes
+
+
+def test_file_is_found_beside_the_recipe_then_in_the_data_folder_then_here(written, tmp_path, monkeypatch):
+    text = MINIMAL.replace('dataset = "wiki1m"', 'file = "a.txt"')
+    path = written(text, "sub/r.toml")
+    assert load(path).recipe.data.file == "a.txt"
+    hashed = load(path).recipe.hash()
+    for folder in (tmp_path, tmp_path / "data", tmp_path / "sub"):
+        folder.mkdir(exist_ok=True)
+        (folder / "a.txt").write_text("x\n")
+        if folder.name == "data":
+            monkeypatch.setenv("CSE_DATA", str(folder))
+        assert load(path).recipe.data.file == str(folder / "a.txt")
+        assert load(path).recipe.hash() == hashed
+
+
+def test_no_training_needs_no_view_and_no_loss(written):
+    text = MINIMAL.partition("[views")[0] + "[train]\nsteps = 0\n[evaluators.stsb]\nname = 'sts'\ndataset = 'stsb'\n"
+    assert load(written(text)).recipe.losses == {}
+
+
+def test_selection_on_test_data_where_the_recipe_says_so(written):
+    extra = "[evaluators.stsb]\nname = 'sts'\ndataset = 'stsb'\n[evaluate]\nselect = 'stsb.spearman'\n"
+    with pytest.raises(RecipeError, match="scores split 'test'"):
+        load(written(MINIMAL + extra))
+    assert load(written(f"{MINIMAL}{extra}allow_test_selection = true\n")).recipe.evaluate.select == "stsb.spearman"
+
+
+def test_the_joined_split_counts_as_test_data(written):
+    extra = "[evaluators.x]\nname = 'sts'\ndataset = 'stsb'\nsplit = 'all'\n[evaluate]\nselect = 'x.spearman'\n"
+    with pytest.raises(RecipeError, match="scores split 'all'"):
+        load(written(MINIMAL + extra))
+
+
+def test_several_data_sets_are_named_in_order(written):
+    recipe = load(written(MINIMAL.replace('"wiki1m"', '["wiki_en", "wiki1m"]'))).recipe
+    assert recipe.data.dataset == ("wiki_en", "wiki1m")
+    with pytest.raises(RecipeError, match=r"r\.toml:3:23: data\.dataset\.1: unknown dataset 'wiki1n'"):
+        load(written(MINIMAL.replace('"wiki1m"', '["wiki_en", "wiki1n"]')))
+
+
+def test_the_data_must_have_the_columns_that_are_read(written):
+    augment = "[[views.positive.augment]]\nname = 'fuse_embeddings'\nmodel = 'm'\n"
+    text = MINIMAL.replace("[views.positive]\n", augment)
+    with pytest.raises(RecipeError, match=r"r\.toml:8:18: .*no column 'translation'.*cse data translate"):
+        load(written(text))
+    assert load(written(text.replace("wiki1m", "tatoeba_en_de"))).recipe.views["positive"].augment
+
+
+def test_validation_builds_and_fetches_nothing(written, monkeypatch):
+    import registry.encoders.transformer as module
+
+    def refuse(*_, **__):
+        raise AssertionError("built while validating")
+
+    monkeypatch.setattr(module.TransformerEncoder, "__init__", refuse)
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    assert load(written(MINIMAL)).recipe.title == "minimal"

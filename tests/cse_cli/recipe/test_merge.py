@@ -1,0 +1,105 @@
+"""What `extends` and `remove` do to tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cse_cli.recipe.load import load
+from cse_cli.recipe.merge import chain, merged
+from cse_cli.recipe.problems import RecipeError
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def written(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+def test_tables_are_joined_and_anything_else_is_replaced(write):
+    write(
+        "a.toml", "[data]\ndataset = ['x', 'y']\nlimit = 3\n[train]\nseed = 1\n[views.v]\naugment = [{ name = 'p' }]\n"
+    )
+    path = write("b.toml", "extends = 'a.toml'\n[data]\ndataset = ['z']\n[train]\nsteps = 2\n[views.v]\naugment = []\n")
+    assert merged(chain(path)) == {
+        "data": {"dataset": ["z"], "limit": 3},
+        "train": {"seed": 1, "steps": 2},
+        "views": {"v": {"augment": []}},
+    }
+
+
+def test_three_generations_nearest_wins(write):
+    write("a.toml", "title = 'a'\nlanguage = 'a'\ndescription = 'a'\n")
+    write("b.toml", "extends = 'a.toml'\ntitle = 'b'\nlanguage = 'b'\n")
+    path = write("sub/c.toml", "extends = '../b.toml'\ntitle = 'c'\n")
+    sources = chain(path)
+    assert [source.path.name for source in sources] == ["c.toml", "b.toml", "a.toml"]
+    assert merged(sources) == {"title": "c", "language": "b", "description": "a"}
+
+
+def test_another_component_drops_the_parameters_of_the_one_before(write):
+    write(
+        "a.toml",
+        "[queue]\nname = 'hippocampus'\nview = 'v'\nlength = 3\nforgetting_rate = 0.1\n"
+        "[losses.info_nce]\ntemperature = 0.1\nweight = 2\nviews = { positive = 'p' }\n"
+        "[losses.x]\nname = 'info_nce'\ntemperature = 0.2\n",
+    )
+    path = write(
+        "b.toml",
+        "extends = 'a.toml'\n[queue]\nname = 'fifo'\nlength = 4\n[losses.info_nce]\nname = 'twins'\n"
+        "[losses.x]\nname = 'info_nce'\nweight = 3\n",
+    )
+    assert merged(chain(path)) == {
+        "queue": {"name": "fifo", "length": 4},
+        "losses": {
+            "info_nce": {"name": "twins", "weight": 2, "views": {"positive": "p"}},
+            "x": {"name": "info_nce", "temperature": 0.2, "weight": 3},
+        },
+    }
+
+
+def test_remove_takes_inherited_tables_and_keys_out_before_the_own_ones_come(write):
+    write("a.toml", "[train]\nseed = 1\nsteps = 2\n[queue]\nname = 'fifo'\nlength = 5\n[views.a]\n[views.'b.c']\n")
+    path = write(
+        "b.toml", "extends = 'a.toml'\nremove = ['queue', 'train.seed', 'views.\"b.c\"']\n[queue]\nname = 'fifo'\n"
+    )
+    assert merged(chain(path)) == {"train": {"steps": 2}, "queue": {"name": "fifo"}, "views": {"a": {}}}
+
+
+def test_remove_names_every_mistake(write):
+    write("a.toml", "[train]\nseed = 1\n")
+    path = write("b.toml", "extends = 'a.toml'\nremove = ['train.sead', 'train.seed.x', 3, '', 'a b']\n")
+    with pytest.raises(RecipeError) as caught:
+        merged(chain(path))
+    assert [problem.where for problem in caught.value.problems] == [f"b.toml:2:{n}" for n in (11, 25, 41, 44, 48)]
+    assert "Did you mean 'train.seed'" in caught.value.problems[0].message
+
+
+def test_merging_leaves_the_files_tables_alone(write):
+    write("a.toml", "[train]\nseed = 1\n[losses.info_nce]\ntemperature = 0.1\n")
+    path = write("b.toml", "extends = 'a.toml'\nremove = ['train.seed']\n[losses.info_nce]\nname = 'twins'\n")
+    sources = chain(path)
+    first = merged(sources)
+    first["losses"]["info_nce"]["x"] = 1
+    assert sources[1].tables == {"train": {"seed": 1}, "losses": {"info_nce": {"temperature": 0.1}}}
+    assert merged(sources) == {"train": {}, "losses": {"info_nce": {"name": "twins"}}}
+
+
+def test_a_recipe_of_the_same_name_extends_the_shipped_one(write):
+    write("recipes/simcse_en.toml", "extends = 'simcse_en'\n[train]\nseed = 7\n")
+    loaded = load("simcse_en")
+    assert loaded.recipe.train.seed == 7
+    assert len(loaded.origins.sources) == 2
+
+
+def test_a_shipped_recipe_extends_shipped_ones_only(write):
+    write("recipes/simcse_en.toml", "extends = 'simcse_en'\n[train]\nseed = 7\n")
+    assert load("simcse_en_large").recipe.train.seed == 42

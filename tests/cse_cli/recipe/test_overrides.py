@@ -1,0 +1,114 @@
+"""`--set`, `--unset` and `with_value`."""
+
+from __future__ import annotations
+
+import pytest
+
+from cse_cli.recipe.load import load, with_value
+from cse_cli.recipe.problems import RecipeError
+
+
+@pytest.mark.parametrize(
+    ("assignment", "path", "value"),
+    [
+        ("train.steps=5", ("train", "steps"), 5),
+        ("train.learning_rate = 1e-5", ("train", "learning_rate"), 1e-5),
+        ("train.schedule=constant", ("train", "schedule"), "constant"),
+        ("title=a = b", ("title",), "a = b"),
+        ("title=", ("title",), ""),
+        ("title='quoted'", ("title",), "quoted"),
+        ("data.dataset=[\"wiki1m\"]", ("data", "dataset"), ("wiki1m",)),
+        ("evaluate.allow_test_selection=true", ("evaluate", "allow_test_selection"), True),
+    ],
+)  # fmt: skip
+def test_a_value_is_toml_or_else_text(assignment, path, value):
+    found = load("simcse_en", [assignment]).recipe
+    for key in path:
+        found = getattr(found, key)
+    assert found == value
+
+
+def test_components_and_items_of_arrays():
+    overrides = [
+        "losses.identical.temperature=0.1", "losses.twins.weight=0", "queue.length=512",
+        "views.fraternal.augment.0.rate=0.5", "views.fraternal.augment.fuse_embeddings.mask=union",
+        "losses.identical.views.positive=fraternal",
+    ]  # fmt: skip
+    recipe = load("ifcl_en", overrides).recipe
+    assert recipe.losses["identical"].params["temperature"] == 0.1
+    assert recipe.losses["identical"].views == {"anchor": "anchor", "positive": "fraternal"}
+    assert recipe.losses["twins"].weight == 0
+    assert recipe.queue is not None
+    assert recipe.queue.params["length"] == 512
+    assert recipe.views["fraternal"].augment[0].params["rate"] == 0.5
+    assert recipe.views["fraternal"].augment[0].params["mask"] == "union"
+
+
+def test_quoted_keys_and_new_tables():
+    recipe = load("simcse_en", ["losses.'second'={ name = 'info_nce', weight = 0.5 }"]).recipe
+    assert recipe.losses["second"].weight == 0.5
+
+
+def test_a_new_component_comes_before_its_parameters():
+    recipe = load("ifcl_en", ["queue.initial=8", "queue.name=fifo", "queue.view=anchor"]).recipe
+    assert recipe.queue is not None
+    assert (recipe.queue.name, recipe.queue.params["initial"], recipe.queue.params["view"]) == ("fifo", 8, "anchor")
+
+
+def test_unset():
+    recipe = load("ifcl_en", unset=["queue", "tune.queue_length", "paper"]).recipe
+    assert (recipe.queue, recipe.paper) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "says"),
+    [
+        ("train.seed", "--set train.seed: needs a value"),
+        ("train..seed=1", "--set train..seed: the key is not a dotted TOML key"),
+        ("=1", "--set : the key is not"),
+        ("train.sead=1", "--set train.sead: unknown key 'sead' of [train]. Did you mean 'seed'?"),
+        ("train.seed=-1", "--set train.seed: should be at least 0, not -1"),
+        ("train={ seed = -1 }", "--set train: train.seed: should be at least 0"),
+        ("title.x=1", "--set title.x: 'title' is a value, not a table"),
+        ("views.fraternal.augment.1.rate=1", "'views.fraternal.augment' has 1 element, counted from 0: no '1'"),
+        ("views.fraternal.augment.0.rate=2", "views.fraternal.augment.0.rate: should be at most 1, not 2"),
+        ("losses.mine.weight=1", "--set losses.mine.weight: losses.mine: unknown loss 'mine'"),
+        ("data.dataset=wiki", "--set data.dataset: unknown dataset 'wiki'"),
+    ],
+)  # fmt: skip
+def test_mistakes_name_the_option(assignment, says):
+    with pytest.raises(RecipeError) as caught:
+        load("ifcl_en", [assignment])
+    assert says in str(caught.value)
+
+
+def test_unset_of_what_is_not_there():
+    with pytest.raises(RecipeError, match=r"^--unset train\.steps: nothing of that name is set"):
+        load("simcse_en", unset=["train.steps"])
+    with pytest.raises(RecipeError, match=r"^--unset foo\.bar: 'foo' is not set"):
+        load("simcse_en", unset=["foo.bar"])
+
+
+def test_several_mistakes_at_once():
+    with pytest.raises(RecipeError) as caught:
+        load("simcse_en", ["a", "b"])
+    assert len(caught.value.problems) == 2
+
+
+def test_with_value_changes_one_thing_and_leaves_the_rest():
+    loaded = load("ifcl_en", ["train.seed=3"])
+    other = with_value(loaded, "queue.length", 512)
+    assert other.recipe.queue is not None
+    assert loaded.recipe.queue is not None
+    assert (other.recipe.queue.params["length"], loaded.recipe.queue.params["length"]) == (512, 416)
+    assert other.recipe.train.seed == 3
+    assert other.recipe.hash() != loaded.recipe.hash()
+    assert with_value(other, "queue.length", 416).recipe == loaded.recipe
+
+
+def test_with_value_validates():
+    loaded = load("ifcl_en")
+    with pytest.raises(RecipeError, match=r"^--set queue\.length: should be a whole number, not the text \"512\""):
+        with_value(loaded, "queue.length", "512")
+    with pytest.raises(RecipeError, match=r"Did you mean 'length'"):
+        with_value(loaded, "queue.lenght", 512)

@@ -1,0 +1,109 @@
+"""`cse doctor` names what is broken, changes nothing, and reaches its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cse_cli import doctor, environment, tracking
+from cse_cli.commands import doctor as command
+from registry import hub
+from tests.cse_cli.tracking.stores import fresh_store
+
+
+@pytest.fixture(autouse=True)
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "unreachable", lambda: "HF_HUB_OFFLINE forbids asking the hub")
+
+
+def found(about: str) -> doctor.Check:
+    (check,) = [check for check in doctor.examine() if check.about == about]
+    return check
+
+
+def test_a_new_machine_has_no_problem_and_stays_as_it_was(home: Path) -> None:
+    checks = doctor.examine()
+    assert [check for check in checks if check.state == "problem"] == []
+    assert "created by the first run" in found("tracking store").says
+    assert found("model hub").state == "note"
+    assert "losses" in found("components").says
+    assert "mini_en" in found("shipped models").says
+    assert not home.exists()
+
+
+def test_a_store_and_its_stale_runs_are_reported(home: Path) -> None:
+    fresh_store(home)
+    gone = tracking.start("gone", {}, {"cse.pid": "999999999"})
+    assert found("tracking store").says.endswith("1 runs")
+    assert gone.run_id[:8] in found("stale runs").says
+
+
+def test_what_is_broken_is_a_problem(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
+    monkeypatch.setenv("CSE_DATA", "/no/such/folder")
+    monkeypatch.setenv("CSE_MODELS", "/no/such/folder")
+    problems = {check.about: check.says for check in doctor.examine() if check.state == "problem"}
+    assert set(problems) == {"tracking store", "CSE_DATA", "CSE_MODELS"}
+    assert "secret" not in str(problems)
+
+
+def test_a_broken_plug_in_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from registry import LOSSES
+
+    monkeypatch.setitem(LOSSES.broken, "other (other.loss)", "ImportError: no")
+    assert found("plug-in other (other.loss)").state == "problem"
+
+
+def test_a_check_that_fails_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def _sick() -> Iterator[doctor.Check]:
+        raise RuntimeError("oh")
+        yield
+
+    def _well() -> Iterator[doctor.Check]:
+        yield doctor.Check("well", "ok", "fine")
+
+    checks: tuple[Callable[[], Iterator[doctor.Check]], ...] = (_sick, _well)
+    monkeypatch.setattr(doctor, "_CHECKS", checks)
+    assert [(check.about, check.says) for check in doctor.examine()] == [("sick", "RuntimeError: oh"), ("well", "fine")]
+
+
+@pytest.fixture
+def app() -> typer.Typer:
+    app = typer.Typer()
+    command.add(app)
+    app.command("other")(lambda: None)
+    return app
+
+
+def test_the_report_is_markdown_and_exits_0(app: typer.Typer, home: Path) -> None:
+    answer = CliRunner().invoke(app, ["doctor"])
+    assert answer.exit_code == 0, answer.output
+    lines = answer.stdout.split("\n")
+    assert lines[0] == "## cse doctor"
+    assert "no problem found" in lines
+    assert all(line.startswith(("- ", "## ")) for line in lines if line and line != "no problem found")
+
+
+def test_the_document_has_every_package_and_check(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CSE_MODELS", "/no/such/folder")
+    answer = CliRunner().invoke(app, ["doctor", "--json"])
+    assert answer.exit_code == 1
+    document = json.loads(answer.stdout)
+    assert document["schema_version"] == 1
+    assert any(line.startswith("mlflow==") for line in document["environment"]["packages"])
+    assert [check["about"] for check in document["checks"] if check["state"] == "problem"] == ["CSE_MODELS"]
+
+
+def test_another_package_of_our_name_is_named(
+    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert environment.name_clash() is None
+    monkeypatch.setattr(environment, "find_spec", lambda _: type("Spec", (), {"origin": str(tmp_path / "registry.py")}))
+    answer = CliRunner().invoke(app, ["doctor"])
+    assert answer.exit_code == 1
+    assert str(tmp_path / "registry.py") in answer.stderr

@@ -1,0 +1,88 @@
+"""Stores for tests: copies of one migrated database, since making one takes two seconds; and one that fails at will."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from cse_cli.results import Result
+from cse_cli.tracking import location
+from cse_cli.tracking.store import Store, open_store
+
+
+@cache
+def _template() -> bytes:
+    with TemporaryDirectory() as folder:
+        open_store(f"sqlite:///{folder}/mlflow.db")
+        return Path(folder, "mlflow.db").read_bytes()
+
+
+def fresh_store(home: Path) -> Store:
+    """Put an empty store where `CSE_HOME` points, and open it."""
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "mlflow.db").write_bytes(_template())
+    with closing(sqlite3.connect(home / "mlflow.db")) as connection:
+        where = location.artifacts().as_uri()
+        connection.execute("UPDATE experiments SET artifact_location = ? WHERE name = 'cse'", (where,))
+        connection.commit()
+    return open_store()
+
+
+def points(client: MlflowClient, run_id: str, key: str) -> list[tuple[int, float]]:
+    """Return the recorded points of a metric in the order of their steps, doubles included."""
+    return sorted((metric.step, metric.value) for metric in client.get_metric_history(run_id, key))
+
+
+class Flaky:
+    """A client whose server is away while `down`; `answers_lost` carries requests out and then fails."""
+
+    def __init__(self, client: MlflowClient) -> None:
+        self.client = client
+        self.down = False
+        self.answers_lost = False
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        real: Callable[..., Any] = getattr(self.client, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls.append(name)
+            if self.down:
+                raise MlflowException("connection refused")
+            answer = real(*args, **kwargs)
+            if self.answers_lost:
+                raise MlflowException("read timed out")
+            return answer
+
+        return call
+
+
+def result(**changes: Any) -> Result:
+    """Return a finished run's result with some fields of your own."""
+    plain: dict[str, Any] = {
+        "recipe": "mini/simcse_en",
+        "title": "SimCSE",
+        "recipe_hash": "0123456789abcdef",
+        "language": "en",
+        "seed": 1,
+        "model": "mini_en",
+        "scores": {"stsb_dev": {"spearman": 70.0}, "stsb": {"spearman": 61.004}, "sickr": {"spearman": 63.0}},
+        "curve": {125: 65.5, 250: 70.0},
+        "selected_step": 250,
+        "select": "stsb_dev.spearman",
+        "steps": 250,
+        "versions": {"cse": "0.1.0", "python": "3.11.7", "torch": "2.13.0", "transformers": "5.23.0"},
+        "device": "cpu",
+        "precision": "fp32",
+        "seconds": 12.5,
+        "finished": "2026-11-21T05:00:00Z",
+    }
+    return Result.model_validate({**plain, **changes})

@@ -1,0 +1,124 @@
+"""A real MLflow server: gone in the middle of a run and back again; and the pages `cse ui` shows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cse_cli import tracking
+from cse_cli.tracking import mlflow_tracker
+from cse_cli.tracking.buffer import waiting
+from cse_cli.tracking.reader import details, finished_results
+from cse_cli.tracking.server import free_port
+from cse_cli.tracking.store import Store, open_store
+from registry.errors import TrackingError
+from tests.cse_cli.tracking.stores import points, result
+
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def answers(port: int) -> bool:
+    with contextlib.suppress(OSError), DIRECT.open(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+        return bool(answer.status == 200)
+    return False
+
+
+@contextlib.contextmanager
+def server(folder: Path, port: int) -> Iterator[None]:
+    """Run a server that keeps the artifacts itself."""
+    options = {
+        "--backend-store-uri": f"sqlite:///{folder}/server.db",
+        "--artifacts-destination": str(folder / "kept"),
+        "--host": "127.0.0.1",
+        "--port": str(port),
+        "--workers": "1",
+    }
+    command = [sys.executable, "-m", "mlflow", "server", *(part for pair in options.items() for part in pair)]
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True)
+    try:
+        until = time.monotonic() + 120
+        while not answers(port):
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.slow
+def test_a_server_may_go_away_in_the_middle_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    port = free_port(None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(mlflow_tracker, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(mlflow_tracker, "_FIRST_RETRY_SECONDS", 0.0)
+    with server(tmp_path, port):
+        tracker = tracking.start("run", {"a": "1"}, {"cse.recipe": "r"})
+        for step in range(10):
+            tracker.metrics({"loss": float(step)}, step)
+        tracker.text("resolved.toml", "a = 1\n")
+    begin = time.monotonic()
+    for step in range(10, 20):
+        tracker.metrics({"loss": float(step)}, step)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_bytes(bytes(100_000))
+    tracker.folder(tmp_path / "model", "model")
+    tracker.text("result.json", result(run_id=tracker.run_id).model_dump_json())
+    assert time.monotonic() - begin < 60
+    assert len(waiting()) == 1
+
+    with server(tmp_path, port):
+        for step in range(20, 30):
+            tracker.metrics({"loss": float(step)}, step)
+        tracker.finish("FINISHED")
+        assert waiting() == []
+        about = details(tracker.run_id)
+        assert about.run.status == "FINISHED"
+        assert points(open_store().client, tracker.run_id, "loss") == [(s, float(s)) for s in range(30)]
+        assert about.artifacts == ["model/weights", "resolved.toml", "result.json"]
+        assert [one.run_id for one in finished_results()] == [tracker.run_id]
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert (shown.err.count("does not answer"), shown.err.count("answers again")) == (1, 1)
+
+
+@pytest.mark.slow
+def test_the_pages_come_up_on_the_loopback_and_go_with_ctrl_c(store: Store) -> None:
+    tracking.start("run", {}, {}).finish("FINISHED")
+    command = [sys.executable, "-m", "cse_cli", "ui", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:")
+        with DIRECT.open(f"{url}/", timeout=10) as answer:
+            assert b"<html" in answer.read()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+        assert "Traceback" not in (process.stderr.read() if process.stderr else "")
+    assert not answers(int(url.rpartition(":")[2]))
+
+
+def test_a_port_in_use_is_refused_and_passed_over() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(TrackingError, match=f"port {port} is in use"):
+            free_port(port)
+        assert free_port(None) != port

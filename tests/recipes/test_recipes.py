@@ -1,0 +1,89 @@
+"""Every recipe in the repository is valid, says whose numbers it answers, and survives being written out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cse_cli.checking import check, recipe_files
+from cse_cli.recipe.load import load
+from cse_cli.recipe.toml import to_toml
+from registry import papers
+
+FOLDER = Path(__file__).resolve().parents[2] / "recipes"
+FILES = sorted(FOLDER.rglob("*.toml"))
+NAMES = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in FILES]
+
+
+def test_as_many_are_checked_as_there_are():
+    checked = [check(path) for path in recipe_files([])]
+    assert [one["problems"] for one in checked if not one["valid"]] == []
+    assert sorted(one["name"] for one in checked) == sorted(NAMES)
+    assert len(checked) == len(FILES) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_resolved_loads_to_the_same_experiment(name, tmp_path):
+    recipe = load(name).recipe
+    path = tmp_path / "resolved.toml"
+    path.write_text(to_toml(recipe.resolved()), encoding="utf-8")
+    again = load(str(path)).recipe
+    assert again == recipe
+    assert again.hash() == recipe.hash()
+
+
+def test_no_two_recipes_are_the_same_experiment():
+    hashes: dict[str, list[str]] = {}
+    for name in NAMES:
+        hashes.setdefault(load(name).recipe.hash(), []).append(name)
+    assert [names for names in hashes.values() if len(names) > 1] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_selection_is_on_a_dev_split(name):
+    evaluate = load(name).recipe.evaluate
+    assert not evaluate.allow_test_selection
+    assert evaluate.select is None or "dev" in evaluate.select
+
+
+@pytest.mark.parametrize("key", papers.names())
+def test_every_row_that_names_a_recipe_is_answered(key):
+    named = {
+        (row.recipe, table, name)
+        for table, about in papers.load(key).tables.items()
+        for name, row in about.rows.items()
+        if row.recipe is not None
+    }
+    assert {recipe for recipe, _, _ in named} <= set(NAMES)
+
+
+def test_table_6_of_ifcl():
+    """The paper's hyper-parameters, copied by hand from IFCL Table 6."""
+    printed = {
+        "ifcl_en": (1e-5, 0.15, 0.9, 0.002, 0.05, 32, 64, 416),
+        "ifcl_zh": (1e-5, 0.2, 0.3, 0.003, 0.034, 64, 64, 448),
+    }
+    for name, values in printed.items():
+        recipe = load(name).recipe
+        assert recipe.queue is not None
+        assert values == (
+            recipe.train.learning_rate,
+            recipe.encoders["online"].params["dropout"],
+            recipe.views["fraternal"].augment[0].params["rate"],
+            recipe.queue.params["forgetting_rate"],
+            recipe.losses["identical"].params["temperature"],
+            recipe.data.max_length,
+            recipe.train.batch_size,
+            recipe.queue.params["length"],
+        )
+
+
+def test_batch_and_rate_of_simcse():
+    """The authors' README, as copied into methods/simcse.md §1."""
+    printed = {
+        "simcse_en": (64, 3e-5), "simcse_en_large": (64, 1e-5),
+        "simcse_en_roberta": (512, 1e-5), "simcse_en_roberta_large": (512, 3e-5),
+    }  # fmt: skip
+    found = {name: load(name).recipe.train for name in printed}
+    assert {name: (train.batch_size, train.learning_rate) for name, train in found.items()} == printed

@@ -1,0 +1,201 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModel
+
+from registry.augmenters.fuse_embeddings import FuseEmbeddings
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError
+from registry.kinds import AUGMENTERS
+from registry.tokens import Embedded
+from registry.types import Step
+from tests.tiny import tiny_albert, tiny_bert, tiny_roberta
+
+SOURCE = ["the cat runs", "a small dog sleeps under the green tree", "not two"]
+FOREIGN = ["die katze laeuft ein baum rot", "ein hund", "nicht"]
+STEP: Step = None  # type: ignore[assignment]  # this augmenter does not read it
+
+
+def bound(tmp_path, *, source=tiny_bert, foreign=tiny_bert, site="layer", **params):
+    encoder = TransformerEncoder(str(source(tmp_path / "s")), augment_at=site)
+    augmenter = FuseEmbeddings(str(foreign(tmp_path / "f", seed=7)), **params)
+    augmenter.bind(encoder)
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(SOURCE, 32))
+    side = augmenter.vocabulary.pad(augmenter.vocabulary.ids(FOREIGN, 32))
+    tokens = replace(tokens, side={"translation": side})
+    return encoder, augmenter, Embedded(tokens, encoder.embed(tokens))
+
+
+def fuse(augmenter, embedded):
+    return augmenter.on_embeddings(embedded, "fraternal", STEP)
+
+
+def slow_fuse(encoder, augmenter, tokens):
+    """Place by place from the two models' own embedding layers, as transformers runs them on padded ids."""
+    side = tokens.side["translation"]
+    length = tokens.length if augmenter.mask == "source" else max(tokens.length, side.length)
+    ours = own_layer(encoder.model, tokens.ids, encoder.vocabulary.tokenizer.pad_token_id, length)
+    theirs = own_layer(augmenter.model, side.ids, augmenter.vocabulary.tokenizer.pad_token_id, length)
+    out = torch.zeros_like(ours)
+    mask = torch.zeros(ours.shape[:2], dtype=torch.long)
+    for row in range(len(ours)):
+        for place in range(length):
+            here = place < tokens.length and tokens.mask[row, place] == 1
+            there = place < side.length and side.mask[row, place] == 1
+            y, z, rate = ours[row, place], theirs[row, place], augmenter.rate
+            if (here and there) or augmenter.pad_fill == "pad_embedding":
+                out[row, place] = rate * y + (1 - rate) * z
+            elif augmenter.pad_fill == "zero":
+                out[row, place] = rate * y if here else (1 - rate) * z
+            else:
+                out[row, place] = y if here else z
+            mask[row, place] = {"source": here, "fraternal": there, "union": here or there}[augmenter.mask]
+    return out, mask
+
+
+def own_layer(folder, ids, pad, length):
+    model = AutoModel.from_pretrained(folder).eval()
+    ids = torch.cat([ids, ids.new_full((len(ids), length), pad)], dim=1)[:, :length]
+    offset = pad + 1 if "Roberta" in type(model).__name__ else 0
+    positions = (torch.arange(length) + offset).expand(len(ids), -1)
+    with torch.no_grad():
+        return model.embeddings(input_ids=ids, position_ids=positions)
+
+
+@pytest.mark.parametrize("source", [tiny_bert, tiny_roberta])
+@pytest.mark.parametrize("foreign", [tiny_bert, tiny_roberta])
+@pytest.mark.parametrize("mask", ["source", "union", "fraternal"])
+@pytest.mark.parametrize("pad_fill", ["source", "zero", "pad_embedding"])
+def test_equals_the_slow_version(tmp_path, source, foreign, mask, pad_fill):
+    encoder, augmenter, embedded = bound(
+        tmp_path, source=source, foreign=foreign, rate=0.7, mask=mask, pad_fill=pad_fill
+    )
+    fused = fuse(augmenter, embedded)
+    vectors, attended = slow_fuse(encoder, augmenter, embedded.tokens)
+    assert torch.equal(fused.tokens.mask, attended)
+    somewhere = (attended == 1).unsqueeze(-1)
+    assert torch.allclose(fused.vectors * somewhere, vectors * somewhere, atol=1e-6)
+    assert encoder.encode(fused.tokens, fused.vectors).sentence.isfinite().all()
+
+
+def test_worked_by_hand(tmp_path):
+    """Rate 0.9 on the first place, where both have [CLS]: 0.9·y + 0.1·y′."""
+    encoder, augmenter, embedded = bound(tmp_path)
+    first = own_layer(augmenter.model, embedded.tokens.side["translation"].ids, 0, 1)[:, 0]
+    expected = 0.9 * encoder.embed(embedded.tokens)[:, 0] + 0.1 * first
+    assert torch.allclose(fuse(augmenter, embedded).vectors[:, 0], expected, atol=1e-6)
+
+
+def test_rate_one_is_the_identity(tmp_path):
+    _, augmenter, embedded = bound(tmp_path, rate=1.0, mask="union")
+    assert fuse(augmenter, embedded) is embedded
+
+
+def test_rate_zero_is_the_translation_where_it_has_tokens(tmp_path):
+    _, augmenter, embedded = bound(tmp_path, rate=0.0)
+    side = embedded.tokens.side["translation"]
+    fused = fuse(augmenter, embedded).vectors
+    theirs = own_layer(augmenter.model, side.ids, 0, embedded.tokens.length)
+    both = (embedded.tokens.mask == 1) & (torch.nn.functional.pad(side.mask, (0, fused.shape[1] - side.length)) == 1)
+    assert torch.allclose(fused[both], theirs[both], atol=1e-6)
+
+
+def test_words_are_fused_where_the_encoder_stops_at_words(tmp_path):
+    encoder, augmenter, embedded = bound(tmp_path, site="word", rate=0.6)
+    foreign = AutoModel.from_pretrained(augmenter.model).embeddings.word_embeddings
+    side = embedded.tokens.side["translation"].ids[:, 0]
+    expected = 0.6 * encoder.backbone.embeddings.word_embeddings(embedded.tokens.ids[:, 0]) + 0.4 * foreign(side)
+    assert torch.allclose(fuse(augmenter, embedded).vectors[:, 0], expected, atol=1e-6)
+
+
+def test_gradient_reaches_the_source_layer_only(tmp_path):
+    encoder, augmenter, embedded = bound(tmp_path)
+    fuse(augmenter, embedded).vectors.pow(2).sum().backward()
+    assert encoder.backbone.embeddings.word_embeddings.weight.grad.abs().sum() > 0
+    assert not any(parameter.requires_grad for parameter in augmenter.parameters())
+
+
+def test_no_gradient_where_the_source_layer_is_frozen(tmp_path):
+    encoder, augmenter, embedded = bound(tmp_path)
+    encoder.backbone.embeddings.requires_grad_(False)
+    frozen = Embedded(embedded.tokens, encoder.embed(embedded.tokens))
+    assert not fuse(augmenter, frozen).vectors.requires_grad
+
+
+def test_the_foreign_layer_has_no_dropout_in_training(tmp_path):
+    _, augmenter, embedded = bound(tmp_path)
+    augmenter.train()
+    assert torch.equal(fuse(augmenter, embedded).vectors, fuse(augmenter, embedded).vectors)
+
+
+def test_only_the_embedding_layer_is_kept(tmp_path):
+    encoder, augmenter, _ = bound(tmp_path)
+    assert {name.split(".")[1] for name in augmenter.state_dict()} == {"embeddings"}
+    assert not any(module is encoder for module in augmenter.modules())
+    assert augmenter.stateful is False
+
+
+def test_alberts_projection_is_part_of_its_layer_where_the_width_asks_for_it(tmp_path):
+    _, augmenter, embedded = bound(tmp_path, foreign=tiny_albert, rate=0.5)
+    model = AutoModel.from_pretrained(augmenter.model).eval()
+    side = embedded.tokens.side["translation"].ids
+    with torch.no_grad():
+        theirs = model.encoder.embedding_hidden_mapping_in(model.embeddings(side))
+    fused = fuse(augmenter, embedded).vectors
+    assert torch.allclose(fused[:, 0], 0.5 * embedded.vectors[:, 0] + 0.5 * theirs[:, 0], atol=1e-6)
+
+
+def test_two_alberts_are_fused_at_their_own_width(tmp_path):
+    _, augmenter, embedded = bound(tmp_path, source=tiny_albert, foreign=tiny_albert, rate=0.5)
+    fused = fuse(augmenter, embedded).vectors
+    theirs = own_layer(augmenter.model, embedded.tokens.side["translation"].ids, 0, 1)
+    assert torch.allclose(fused[:, 0], 0.5 * embedded.vectors[:, 0] + 0.5 * theirs[:, 0], atol=1e-6)
+
+
+def test_another_width_is_refused_naming_both(tmp_path):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path / "s")))
+    augmenter = FuseEmbeddings(str(tiny_bert(tmp_path / "f", width=32)))
+    with pytest.raises(CseError, match=r"are 32 wide, those of the encoder .* 16") as caught:
+        augmenter.bind(encoder)
+    assert augmenter.model in caught.value.message
+    assert encoder.model in caught.value.message
+
+
+def test_a_batch_without_the_column_names_it_and_the_nearest(tmp_path):
+    _, augmenter, embedded = bound(tmp_path)
+    augmenter.column = "translations"
+    with pytest.raises(CseError, match=r"view 'fraternal'.*column 'translations'.*Did you mean 'translation'"):
+        fuse(augmenter, embedded)
+
+
+def test_use_before_binding_is_named(tmp_path):
+    _, augmenter, embedded = bound(tmp_path)
+    fresh = FuseEmbeddings(augmenter.model)
+    with pytest.raises(CseError, match="before bind"):
+        fuse(fresh, embedded)
+
+
+def test_a_translation_longer_than_the_foreign_model_does_not_crash(tmp_path):
+    encoder, augmenter, embedded = bound(tmp_path, mask="union")
+    long = augmenter.vocabulary.pad(augmenter.vocabulary.ids([" ".join(["katze"] * 200)] * 3, 150))
+    fused = fuse(augmenter, Embedded(replace(embedded.tokens, side={"translation": long}), embedded.vectors))
+    assert fused.vectors.shape[1] == fused.tokens.length == 150
+    assert encoder.encode(fused.tokens, fused.vectors).sentence.isfinite().all()
+
+
+def test_the_shipped_german_layer_fits_the_shipped_encoder():
+    encoder, augmenter = TransformerEncoder("mini_en"), FuseEmbeddings("mini_de")
+    augmenter.bind(encoder)
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["A man plays."], 32))
+    side = augmenter.vocabulary.pad(augmenter.vocabulary.ids(["Ein Mann spielt."], 32))
+    fused = fuse(augmenter, Embedded(replace(tokens, side={"translation": side}), encoder.embed(tokens)))
+    assert fused.vectors.shape == (1, tokens.length, 192)
+
+
+def test_registered_with_its_bounds():
+    entry = AUGMENTERS["fuse_embeddings"]
+    assert entry.cls is FuseEmbeddings
+    for wrong in ({"rate": 1.1}, {"mask": "both"}, {"pad_fill": "none"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            entry.parameters(model="mini_de", **wrong)

@@ -1,0 +1,23 @@
+import math
+
+import torch
+
+from registry.encoders.heads import MlpHead
+
+
+def test_worked_by_hand():
+    head = MlpHead(2)
+    head.load_state_dict(
+        {"linear.weight": torch.tensor([[1.0, 2.0], [0.0, -1.0]]), "linear.bias": torch.tensor([0.5, 0.0])}
+    )
+    out = head(torch.tensor([[0.1, 0.2]]))[0].tolist()
+    assert abs(out[0] - math.tanh(1.0)) < 1e-6
+    assert abs(out[1] - math.tanh(-0.2)) < 1e-6
+
+
+def test_starts_from_small_normal_weights_and_no_bias():
+    torch.manual_seed(0)
+    head = MlpHead(256)
+    assert abs(head.linear.weight.std().item() - 0.02) < 1e-3
+    assert abs(head.linear.weight.mean().item()) < 1e-3
+    assert not head.linear.bias.any()

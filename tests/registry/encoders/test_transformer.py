@@ -1,0 +1,235 @@
+import pytest
+import torch
+from transformers import AutoModel, DistilBertConfig, DistilBertModel
+
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError
+from registry.kinds import ENCODERS
+from registry.tokens import Sample, Tokens
+from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, tiny_roberta
+
+MAKERS = [tiny_bert, tiny_roberta, tiny_albert, tiny_electra]
+
+
+def tokens_of(encoder, texts=None, length=32):
+    return encoder.vocabulary.pad(encoder.vocabulary.ids(texts or sentences(), length))
+
+
+def whole_forward(folder, tokens):
+    """All hidden states by transformers' own forward; RoBERTa numbers its positions itself."""
+    model = AutoModel.from_pretrained(folder)
+    with torch.no_grad():
+        return model(tokens.ids, attention_mask=tokens.mask, output_hidden_states=True).hidden_states
+
+
+def slow_pool(pooling, states, mask, first):
+    """Sentence by sentence, token by token."""
+    rows = []
+    for row in range(len(mask)):
+        last = states[-1][row]
+        if pooling == "cls":
+            rows.append(last[0])
+            continue
+        other = {"mean": last, "last2": states[-2][row], "first_last": states[first][row]}[pooling]
+        kept = [(last[i] + other[i]) / 2 for i in range(mask.shape[1]) if mask[row, i] == 1]
+        rows.append(sum(kept) / len(kept))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("site", ["layer", "word"])
+@pytest.mark.parametrize("make", MAKERS)
+def test_embed_then_encode_is_the_models_own_forward(tmp_path, make, site):
+    folder = make(tmp_path)
+    encoder = TransformerEncoder(str(folder), augment_at=site).eval()
+    tokens = tokens_of(encoder)
+    hidden = encoder.encode(tokens, encoder.embed(tokens)).hidden
+    real, expected = tokens.mask == 1, whole_forward(folder, tokens)[-1]
+    assert torch.equal(hidden[real], expected[real])
+    assert torch.equal(encoder.represent(tokens), expected[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("pooling", "first"), [("cls", 0), ("mean", 0), ("last2", 0), ("first_last", 0), ("first_last", 1)]
+)
+@pytest.mark.parametrize("make", MAKERS)
+def test_every_pooling_equals_its_literal_form(tmp_path, make, pooling, first):
+    folder = make(tmp_path)
+    encoder = TransformerEncoder(str(folder), pooling=pooling, first_layer_index=first)
+    tokens = tokens_of(encoder)
+    expected = slow_pool(pooling, whole_forward(folder, tokens), tokens.mask, first)
+    assert torch.allclose(encoder.represent(tokens), expected, atol=1e-6)
+    assert torch.allclose(encoder.eval().encode(tokens, encoder.embed(tokens)).sentence, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_padding_changes_no_vector(tmp_path, make):
+    encoder = TransformerEncoder(str(make(tmp_path)), pooling="mean")
+    text = sentences(1)
+    alone = tokens_of(encoder, text)
+    assert torch.allclose(encoder.represent(alone), encoder.represent(alone.padded_to(30)), atol=1e-6)
+
+
+def test_pairs_use_the_second_segment(tmp_path):
+    folder = tiny_bert(tmp_path)
+    encoder = TransformerEncoder(str(folder)).eval()
+    tokens = encoder.vocabulary.tokens([Sample("the cat", "a dog")], 32)
+    with torch.no_grad():
+        expected = AutoModel.from_pretrained(folder)(tokens.ids, token_type_ids=tokens.types).last_hidden_state
+    assert torch.equal(encoder.encode(tokens, encoder.embed(tokens)).hidden, expected)
+
+
+def test_two_passes_differ_by_dropout_alone(tmp_path):
+    folder = str(tiny_bert(tmp_path))
+    encoder = TransformerEncoder(folder)
+    tokens = tokens_of(encoder)
+    vectors = encoder.embed(tokens)
+    assert torch.equal(vectors, encoder.embed(tokens))
+    assert not torch.equal(encoder.encode(tokens, vectors).sentence, encoder.encode(tokens, vectors).sentence)
+    still = TransformerEncoder(folder, dropout=0.0)
+    assert torch.equal(still.encode(tokens, vectors).sentence, still.encode(tokens, vectors).sentence)
+    assert torch.equal(still.encode(tokens, vectors).embeddings, vectors)
+
+
+@pytest.mark.parametrize("site", ["layer", "word"])
+def test_dropout_is_drawn_once_on_the_embedding_output_and_that_tensor_is_kept(tmp_path, site):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), dropout=0.25, dropout_scope="embedding", augment_at=site)
+    tokens = tokens_of(encoder, sentences(64))
+    encoded = encoder.encode(tokens, encoder.embed(tokens))
+    encoder.eval()
+    full = encoder.encode(tokens, encoder.embed(tokens)).embeddings
+    dropped = encoded.embeddings == 0
+    assert abs(dropped.float().mean().item() - 0.25) < 0.03
+    assert torch.allclose(encoded.embeddings[~dropped], full[~dropped] / 0.75, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("scope", "embedding", "hidden", "attention"),
+    [("all", 0.4, 0.4, 0.4), ("hidden", 0.4, 0.4, 0.2), ("embedding", 0.4, 0.1, 0.2)],
+)
+def test_dropout_scope(tmp_path, scope, embedding, hidden, attention):
+    folder = tiny_bert(tmp_path, attention_probs_dropout_prob=0.2)
+    encoder = TransformerEncoder(str(folder), dropout=0.4, dropout_scope=scope)
+    layer = encoder.backbone.encoder.layer[0]
+    assert encoder.dropout.p == embedding
+    assert layer.output.dropout.p == layer.attention.output.dropout.p == hidden
+    assert layer.attention.self.dropout.p == attention
+
+
+def test_the_checkpoints_own_dropout_is_the_default(tmp_path):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path, hidden_dropout_prob=0.3)))
+    assert encoder.dropout.p == encoder.backbone.encoder.layer[1].output.dropout.p == 0.3
+
+
+def test_represent_ignores_dropout_and_the_training_head_and_gives_the_mode_back(tmp_path):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="cls", eval_pooling="mean", head="mlp", dropout=0.5)
+    tokens = tokens_of(encoder)
+    vectors = encoder.represent(tokens)
+    assert encoder.training
+    assert encoder.backbone.training
+    assert not vectors.requires_grad
+    assert torch.equal(vectors, encoder.represent(tokens))
+    plain = TransformerEncoder(str(tmp_path / "tiny"), pooling="mean").eval()
+    assert torch.equal(vectors, plain.represent(tokens))
+    assert not plain.training
+
+
+def test_the_head_stands_between_pooling_and_loss(tmp_path):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), head="mlp", head_at_eval=True).eval()
+    tokens = tokens_of(encoder)
+    encoded = encoder.encode(tokens, encoder.embed(tokens))
+    assert torch.equal(encoded.sentence, encoder.head(encoded.hidden[:, 0]))
+    assert torch.equal(encoder.represent(tokens), encoded.sentence)
+
+
+def test_a_head_kept_at_evaluation_must_exist(tmp_path):
+    with pytest.raises(CseError, match="no head"):
+        TransformerEncoder(str(tiny_bert(tmp_path)), head_at_eval=True)
+
+
+def test_freeze_stops_named_parts_and_no_others(tmp_path):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path, layers=11)), freeze=["embeddings", "encoder.layer.1"])
+    tokens = tokens_of(encoder)
+    encoder.encode(tokens, encoder.embed(tokens)).sentence.pow(2).sum().backward()
+    for name, parameter in encoder.backbone.named_parameters():
+        frozen = name.startswith(("embeddings.", "encoder.layer.1."))
+        assert (parameter.grad is None) == frozen, name
+
+
+def test_frozen_embeddings_keep_their_dropout(tmp_path):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), freeze=["embeddings"], dropout=0.5)
+    tokens = tokens_of(encoder)
+    assert (encoder.encode(tokens, encoder.embed(tokens)).embeddings == 0).any()
+
+
+def test_freezing_what_is_not_there_names_the_nearest(tmp_path):
+    with pytest.raises(CseError, match=r"no part called 'embedings'\. Did you mean 'embeddings'"):
+        TransformerEncoder(str(tiny_bert(tmp_path)), freeze=["embedings"])
+
+
+def test_widths_and_length_limit(tmp_path):
+    albert = TransformerEncoder(str(tiny_albert(tmp_path)))
+    assert (albert.dim, albert.width, albert.max_length) == (16, 8, 64)
+    assert TransformerEncoder(str(tiny_roberta(tmp_path))).max_length == 64
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_too_many_tokens_do_not_crash(tmp_path, make):
+    encoder = TransformerEncoder(str(make(tmp_path)))
+    tokens = tokens_of(encoder, [" ".join(["cat"] * 200)], 150)
+    assert tokens.length == 150
+    assert encoder.represent(tokens).isfinite().all()
+
+
+def test_gradients_reach_augmented_vectors(tmp_path):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), freeze=["embeddings"])
+    tokens = tokens_of(encoder)
+    vectors = encoder.embed(tokens).requires_grad_()
+    encoder.encode(tokens, vectors).sentence.pow(2).sum().backward()
+    assert vectors.grad is not None
+    assert vectors.grad.abs().sum() > 0
+
+
+def test_random_weights_have_the_shape_but_not_the_values(tmp_path):
+    folder = str(tiny_bert(tmp_path))
+    trained, random = TransformerEncoder(folder), TransformerEncoder(folder, random_weights=True)
+    shapes = {name: value.shape for name, value in trained.state_dict().items()}
+    assert shapes == {name: value.shape for name, value in random.state_dict().items()}
+    key = "backbone.embeddings.word_embeddings.weight"
+    assert not torch.equal(trained.state_dict()[key], random.state_dict()[key])
+
+
+def test_every_weight_gets_a_gradient_so_that_distributed_training_does_not_stall(tmp_path):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), head="mlp")
+    tokens = tokens_of(encoder)
+    encoder.encode(tokens, encoder.embed(tokens)).sentence.pow(2).sum().backward()
+    assert [name for name, parameter in encoder.named_parameters() if parameter.grad is None] == []
+
+
+def test_other_architectures_are_refused_by_name(tmp_path):
+    config = DistilBertConfig(vocab_size=50, dim=16, n_layers=1, n_heads=2, hidden_dim=32)
+    DistilBertModel(config).save_pretrained(tmp_path / "distil")
+    with pytest.raises(CseError, match="DistilBertModel cannot be used"):
+        TransformerEncoder(str(tmp_path / "distil"))
+
+
+def test_registered_with_its_bounds():
+    entry = ENCODERS["transformer"]
+    assert entry.cls is TransformerEncoder
+    for wrong in ({"dropout": 1.0}, {"pooling": "max"}, {"first_layer_index": 2}, {"freeze": "embeddings"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            entry.parameters(model="mini_en", **wrong)
+
+
+def test_mini_en_encodes_text():
+    encoder = TransformerEncoder("mini_en", pooling="mean")
+    near = encoder.represent(tokens_of(encoder, ["A man plays a guitar.", "A man is playing the guitar."]))
+    far = encoder.represent(tokens_of(encoder, ["A man plays a guitar.", "Parliament passed the law in 1921."]))
+    assert torch.cosine_similarity(*near, dim=0) > torch.cosine_similarity(*far, dim=0) + 0.1
+
+
+def test_rows_of_a_stacked_batch_equal_rows_alone(tmp_path):
+    encoder = TransformerEncoder(str(tiny_roberta(tmp_path)), pooling="mean").eval()
+    parts = [tokens_of(encoder, sentences(3)), tokens_of(encoder, ["the cat"])]
+    together = Tokens.stack(parts)
+    stacked = encoder.represent(together)
+    assert torch.allclose(stacked, torch.cat([encoder.represent(part) for part in parts]), atol=1e-6)

@@ -1,0 +1,397 @@
+"""The contract checks notice: each broken promise below is found, and named."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
+from registry.core import Registry
+from registry.encoders.transformer import TransformerEncoder
+from registry.queues.fifo import Fifo
+from registry.testing import ContractError, Materials, check
+from registry.types import Augmenter, Encoded, Encoder, Evaluator, Generator, Loss, Negatives, Queue, Sentences
+from tests.tiny import tiny_bert
+
+BASES = {
+    "augmenters": Augmenter,
+    "encoders": Encoder,
+    "evaluators": Evaluator,
+    "generators": Generator,
+    "losses": Loss,
+    "queues": Queue,
+}
+
+
+@pytest.fixture(scope="module")
+def materials(tmp_path_factory):
+    return Materials(model=tiny_bert(tmp_path_factory.mktemp("models")))
+
+
+def entry_of(kind, cls, doc="Be bad.", bases=None):
+    """Register a class in a registry of its own, documented as the class it extends is."""
+    if cls.__doc__ is None:
+        cls.__doc__ = doc
+    fresh = Registry(kind, bases or BASES[kind], _scanned=True)
+    fresh.register("bad")(cls)
+    return fresh["bad"]
+
+
+def refused(entry, promise, materials=None):
+    with pytest.raises(ContractError, match=re.escape(promise)) as caught:
+        check(entry, materials)
+    assert f"{entry.kind}/bad" in str(caught.value)
+
+
+class Good(Loss):
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, anchor: Sentences) -> Tensor:
+        return anchor.mean() * self.scale
+
+
+@pytest.mark.parametrize(
+    ("doc", "promise"),
+    [
+        ("Lack a full stop", "one sentence"),
+        ("Run on.\n    into a second line.\n\n    Args:\n        scale: A.", "stands alone"),
+        ("Keep silent about a parameter.", "does not describe ['scale']"),
+        ("Tell of too much.\n\n    Args:\n        scale: A.\n        more: B.", "describes ['more']"),
+    ],
+)
+def test_declarations(doc, promise):
+    refused(entry_of("losses", type("Bad", (Good,), {"__doc__": doc})), promise)
+
+
+def test_defaults():
+    class Bad(Loss):
+        """Default to nonsense.
+
+        Args:
+            scale: A.
+        """
+
+        def __init__(self, scale: float = "much") -> None:
+            super().__init__()
+
+        def forward(self, anchor: Sentences) -> Tensor:
+            return anchor.mean()
+
+    refused(entry_of("losses", Bad), "defaults do not validate")
+
+
+def test_missing_values():
+    class Bad(Loss):
+        """Need a value.
+
+        Args:
+            size: A.
+        """
+
+        def __init__(self, size: int) -> None:
+            super().__init__()
+
+        def forward(self, anchor: Sentences) -> Tensor:
+            return anchor.mean()
+
+    entry = entry_of("losses", Bad)
+    refused(entry, "give Materials values for size")
+    check(entry, Materials(values={"losses/bad": {"size": 3}}))
+
+
+def forgets_a_view(self, anchor: Sentences, positive: Sentences) -> Tensor:
+    return anchor.square().mean()
+
+
+def forgets_an_optional(self, anchor: Sentences, hard: Sentences | None = None) -> Tensor:
+    return anchor.square().mean()
+
+
+def needs_a_queue(self, anchor: Sentences, queue: Negatives) -> Tensor:
+    return (anchor @ queue.vectors.T).mean()
+
+
+def mixes_in_dead_entries(self, anchor: Sentences, queue: Negatives) -> Tensor:
+    return anchor.square().mean() + queue.log_weights.sum()
+
+
+def depends_on_order(self, anchor: Sentences) -> Tensor:
+    return (anchor.mean(dim=1) * torch.arange(len(anchor))).sum()
+
+
+def returns_a_row(self, anchor: Sentences) -> Tensor:
+    return anchor.mean(dim=1)
+
+
+def dies_of_collapse(self, anchor: Sentences) -> Tensor:
+    return (anchor - anchor.mean(dim=0)).norm(dim=1).log().mean()
+
+
+def detaches(self, anchor: Encoded) -> Tensor:
+    return anchor.sentence.detach().mean() + 0 * anchor.hidden.sum()
+
+
+@pytest.mark.parametrize(
+    ("forward", "promise"),
+    [
+        (forgets_a_view, "sends gradient into 'positive' with anchor, positive"),
+        (forgets_an_optional, "sends gradient into 'hard' with anchor, hard"),
+        (needs_a_queue, "finite scalar with anchor and 0 queue entries"),
+        (mixes_in_dead_entries, "finite scalar with anchor and 4 queue entries"),
+        (depends_on_order, "does not depend on the order of rows"),
+        (returns_a_row, "finite scalar"),
+        (dies_of_collapse, "finite scalar"),
+        (detaches, "sends gradient into 'anchor'"),
+    ],
+)
+def test_losses(forward, promise):
+    refused(entry_of("losses", type("Bad", (Loss,), {"__doc__": "Be bad.", "forward": forward})), promise)
+
+
+class TooLong(Fifo):
+    def push(self, rows):
+        self.length = 100
+        super().push(rows)
+
+
+class Attached(Fifo):
+    def negatives(self):
+        held = super().negatives()
+        return Negatives(held.vectors.clone().requires_grad_(), held.log_weights)
+
+
+class Overwrites(Fifo):
+    def push(self, rows):
+        old = self.vectors
+        super().push(rows)
+        old.copy_(self.vectors)
+        self.vectors = old
+
+
+class Forgetful(Fifo):
+    def state_dict(self, *args, **kwargs):
+        return {k: torch.zeros_like(v) for k, v in super().state_dict(*args, **kwargs).items()}
+
+
+class Ageless(Fifo):
+    """Restart ages from a checkpoint."""
+
+    def log_weights(self, ages):
+        return -0.1 * torch.full_like(ages, getattr(self, "pushes", 0)).float()
+
+    def push(self, rows):
+        self.pushes = getattr(self, "pushes", 0) + 1
+        super().push(rows)
+
+
+class Impatient(Fifo):
+    def negatives(self):
+        held = super().negatives()
+        return held if len(held.vectors) == self.length else Negatives.none(held.vectors)
+
+
+class Personal(Fifo):
+    def push(self, rows):
+        super().push(rows + torch.rand(rows.shape))
+
+
+class Misweighs(Fifo):
+    def log_weights(self, ages):
+        return torch.full((len(ages),), torch.inf)
+
+
+@pytest.mark.parametrize(
+    ("cls", "promise"),
+    [
+        (TooLong, "never holds more than `length`"),
+        (Attached, "serves detached entries"),
+        (Overwrites, "leaves alone what it served"),
+        (Forgetful, "survives state_dict"),
+        (Ageless, "survives state_dict"),
+        (Impatient, "before it is full"),
+        (Personal, "whatever the global random state"),
+        (Misweighs, "finite or −inf"),
+    ],
+)
+def test_queues(cls, promise):
+    cls.__doc__ = Fifo.__doc__
+    refused(entry_of("queues", cls), promise)
+
+
+class Idle(Augmenter):
+    pass
+
+
+class Drops(Augmenter):
+    def on_text(self, samples, rng):
+        return samples[1:]
+
+
+class Random(Augmenter):
+    calls = 0
+
+    def on_embeddings(self, embedded, view, step):
+        type(self).calls += 1
+        return type(embedded)(embedded.tokens, embedded.vectors + self.calls)
+
+
+class Lengthens(Augmenter):
+    def on_embeddings(self, embedded, view, step):
+        return type(embedded)(embedded.tokens, F.pad(embedded.vectors, (0, 0, 0, 1)))
+
+
+class Silences(Augmenter):
+    def on_tokens(self, tokens, step):
+        return type(tokens)(tokens.ids, 0 * tokens.mask, tokens.types, tokens.positions)
+
+
+class Explodes(Augmenter):
+    def on_embeddings(self, embedded, view, step):
+        return type(embedded)(embedded.tokens, embedded.vectors / 0)
+
+
+@pytest.mark.parametrize(
+    ("cls", "promise"),
+    [
+        (Idle, "acts on some level"),
+        (Drops, "one sample a row"),
+        (Random, "changes vectors the same way"),
+        (Lengthens, "(B, L) alike"),
+        (Silences, "every sentence a token"),
+        (Explodes, "finite"),
+    ],
+)
+def test_augmenters(cls, promise, materials):
+    refused(entry_of("augmenters", cls), promise, materials)
+
+
+def test_augmenters_that_claim_to_do_nothing(materials):
+    class Shifts(Augmenter):
+        def on_embeddings(self, embedded, view, step):
+            return type(embedded)(embedded.tokens, embedded.vectors + 1)
+
+    entry = entry_of("augmenters", Shifts)
+    check(entry, materials)
+    refused(entry, "changes nothing at {}", Materials(materials.model, identity={"augmenters/bad": {}}))
+
+
+def test_augmenters_need_a_model():
+    with pytest.raises(ContractError, match="give Materials a `model`"):
+        check(entry_of("augmenters", type("Shout", (Augmenter,), {"on_text": lambda s, x, r: x})))
+
+
+class SeesPadding(TransformerEncoder):
+    def encode(self, tokens, embeddings):
+        encoded = super().encode(tokens, embeddings)
+        return Encoded(encoded.hidden.mean(dim=1), encoded.embeddings, encoded.hidden, tokens)
+
+
+class SeesNeighbours(TransformerEncoder):
+    def represent(self, tokens):
+        return super().represent(tokens) * torch.arange(1.0, tokens.rows + 1).unsqueeze(1)
+
+
+class StaysQuiet(TransformerEncoder):
+    def represent(self, tokens):
+        self.eval()
+        return super().represent(tokens)
+
+
+class StaysLoud(TransformerEncoder):
+    def represent(self, tokens):
+        with torch.no_grad():
+            return self.encode(tokens, self.embed(tokens)).sentence
+
+
+class Cut(TransformerEncoder):
+    def encode(self, tokens, embeddings):
+        with torch.no_grad():
+            return super().encode(tokens, embeddings)
+
+
+class WrongWidth(TransformerEncoder):
+    def embed(self, tokens):
+        return F.pad(super().embed(tokens), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("cls", "promise"),
+    [
+        (SeesPadding, "the same `sentence` however much is padded"),
+        (SeesNeighbours, "the same `represent` in any row order"),
+        (StaysQuiet, "training mode again"),
+        (StaysLoud, "without dropout"),
+        (WrongWidth, "(B, L, width)"),
+        (Cut, "sends gradient to its weights"),
+    ],
+)
+def test_encoders(cls, promise, materials):
+    cls.__doc__ = TransformerEncoder.__doc__
+    refused(entry_of("encoders", cls), promise, materials)
+
+
+class Counts(Evaluator):
+    metric = "score"
+    metrics = ("score",)
+    scores = {"score": 1.0}  # noqa: RUF012
+
+    def __call__(self, encode):
+        return dict(self.scores)
+
+
+@pytest.mark.parametrize(
+    ("changes", "promise"),
+    [
+        ({"metric": "other"}, "shows one of its metrics"),
+        ({"scores": {"score": 1.0, "more": 2.0}}, "returns what it announces"),
+        ({"scores": {"score": float("nan")}}, "finite floats"),
+        ({"scores": {"score": torch.ones(())}}, "finite floats"),
+        ({"fingerprints": lambda self: {"data": ""}}, "names data as dataset/split"),
+    ],
+)
+def test_evaluators(changes, promise):
+    refused(entry_of("evaluators", type("Bad", (Counts,), changes)), promise)
+
+
+class Rows(Generator):
+    made = ({"text": "a"}, {"text": "b"})
+
+    def rows(self, split: str) -> Iterator[dict[str, str]]:
+        yield from self.made
+
+
+class Drifts(Rows):
+    calls = 0
+
+    def rows(self, split):
+        type(self).calls += 1
+        yield {"text": str(self.calls)}
+
+
+@pytest.mark.parametrize(
+    ("cls", "promise"),
+    [
+        (type("Empty", (Rows,), {"made": ()}), "the same rows of 'train'"),
+        (Drifts, "the same rows of 'train'"),
+        (type("Ragged", (Rows,), {"made": ({"text": "a"}, {"txt": "b"})}), "the same columns"),
+        (type("Odd", (Rows,), {"made": ({"sentence": "a"},)}), "texts or scored pairs"),
+        (type("Broken", (Rows,), {"made": ({"text": "a\nb"},)}), "one-line cells"),
+    ],
+)
+def test_generators(cls, promise):
+    refused(entry_of("generators", cls), promise)
+
+
+def test_good_components_pass(materials):
+    Good.__doc__ = "Be good.\n\nArgs:\n    scale: A."
+    check(entry_of("losses", Good))
+    check(entry_of("evaluators", Counts))
+    check(entry_of("generators", Rows))
+    for each in (AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES):
+        assert len(each) > 0  # each of ours: test_contracts.py
+    assert issubclass(TransformerEncoder, nn.Module)

@@ -1,0 +1,236 @@
+"""Documentation is true: it builds, generated pages are current, and links, commands, recipes and examples exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+
+from cse_cli.app import app
+from cse_cli.commands import add_all
+from cse_cli.recipe.find import all_recipes
+from registry import REGISTRIES, catalogue, papers
+from tests.conftest import ROOT
+
+PAGES = sorted(
+    [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
+)
+IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+CODE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+SETUP = ["pip install -e . && cse run recipes/quickstart.toml", 'pip install -e ".[test]" && pytest']
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed (extra 'docs')")
+def test_the_site_builds_strictly(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "reference" / "losses" / "index.html").is_file()
+
+
+def test_generated_pages_are_current():
+    done = subprocess.run(
+        [sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"run `python docs/generate.py`:\n{done.stdout}{done.stderr}"
+
+
+def test_every_component_dataset_and_table_has_its_place_in_the_reference():
+    for registry in REGISTRIES:
+        page = text(ROOT / "docs" / "reference" / f"{registry.kind}.md")
+        assert all(f"\n## {entry.name}\n" in page for entry in registry if entry.distribution == "cse")
+    assert text(ROOT / "docs" / "reference" / "datasets.md").count("\n## ") == len(catalogue.names())
+    tables = sum(len(papers.load(key).tables) for key in papers.names())
+    assert text(ROOT / "docs" / "reference" / "papers.md").count("\n### ") == tables
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_relative_links_lead_somewhere(page):
+    broken = []
+    for target in LINK.findall(CODE.sub("", text(page))):
+        path = target.partition("#")[0]
+        if path and "://" not in target and not (page.parent / path).exists():
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"[\w/]+\.md", text(ROOT / "mkdocs.yml")))
+    assert listed == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+
+
+@cache
+def command_names() -> frozenset[str]:
+    """Return "run", "data", "data list", …"""
+    if not app.registered_commands:
+        add_all(app)
+    found = set()
+    for name, command in typer.main.get_command(app).commands.items():
+        found |= {name, *(f"{name} {child}" for child in getattr(command, "commands", {}))}
+    return frozenset(found)
+
+
+def groups() -> set[str]:
+    return {name.partition(" ")[0] for name in command_names() if " " in name}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_command_mentioned_exists(page):
+    mentioned = re.findall(r"(?:`|^\$ |^|&& )cse ([a-z]+)(?: ([a-z]+))?", text(page), re.MULTILINE)
+    unknown = []
+    for verb, second in mentioned:
+        name = f"{verb} {second}" if verb in groups() and second else verb
+        if name not in command_names() | PLANNED:
+            unknown.append(f"cse {name}")
+    assert unknown == []
+
+
+PLANNED = {"tune"}
+"""Commands that recipes may already hold settings for."""
+
+
+def test_commands_were_found_to_compare_with():
+    assert {
+        "run",
+        "list",
+        "show",
+        "check",
+        "data list",
+        "data check",
+        "runs ls",
+        "leaderboard",
+        "evaluate",
+    } <= command_names()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_recipe_and_file_mentioned_exists(page):
+    written = text(page)
+    named = set(re.findall(r"`((?:mini/)?(?:simcse|ifcl)_\w+)`", written))
+    named |= set(re.findall(r"recipes/([\w/]+)\.toml", written))
+    assert named <= set(all_recipes())
+    files = re.findall(r"`((?:cse_cli|registry|tests|docs|recipes)/[\w/.]+\.(?:py|toml|md))`", written)
+    assert [file for file in files if not (ROOT / file).exists() and file not in PROPOSED] == []
+
+
+PROPOSED = {"registry/losses/uniformity.py", "tests/registry/losses/test_uniformity.py"}
+"""Files that an example tells the reader to write."""
+
+
+def test_the_tours_functions_are_where_it_says():
+    stops = re.findall(r"`(cse_cli/[\w/]+\.py|registry/[\w/]+\.py)` · `([\w.]+)`", text(ROOT / "docs" / "tour.md"))
+    assert len(stops) >= 6
+    for file, name in stops:
+        source = text(ROOT / file)
+        assert all(re.search(rf"^ *(def|class) {part}\b", source, re.MULTILINE) for part in name.split(".")), (
+            file,
+            name,
+        )
+
+
+def test_cited_method_sheets_exist():
+    cited = set()
+    for folder in ("registry", "recipes", "cse_cli"):
+        for path in (p for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".toml")):
+            cited |= set(re.findall(r"methods/(\w+\.md)", text(path)))
+    assert {"ifcl.md", "simcse.md"} <= cited
+    assert cited <= {path.name for path in (ROOT / "docs" / "methods").glob("*.md")}
+
+
+def test_doubtful_points_cited_by_recipes_are_on_the_methods_page():
+    for letter, page in (("A", "ifcl.md"), ("S", "simcse.md")):
+        listed = set(re.findall(rf"^\| ({letter}\d+) \|", text(ROOT / "docs" / "methods" / page), re.MULTILINE))
+        cited = {
+            point
+            for recipe in (ROOT / "recipes").rglob("*.toml")
+            for line in text(recipe).split("\n")
+            if "#" in line
+            for point in re.findall(rf"\b{letter}\d+\b", line.partition("#")[2])
+        }
+        assert cited
+        assert cited <= listed
+
+
+def test_the_readme_has_exactly_two_set_up_commands():
+    section = text(ROOT / "README.md").partition("## Set up")[2].partition("\n## ")[0]
+    assert [block.strip() for _, block in CODE.findall(section)] == SETUP
+
+
+def test_ci_installs_and_tests_as_the_readme_says():
+    ci = text(ROOT / ".ci" / "run")
+    install, test = SETUP[1].split(" && ")
+    assert install.replace("install", "install --quiet") in ci
+    assert re.search(rf"(?m)^PYTEST_ADDOPTS=\"-n 2[^\"]*\" {test}", ci)
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def example(language: str) -> str:
+    section = text(ROOT / "CONTRIBUTING.md").partition("## Add a loss in one file")[2].partition("\n## ")[0]
+    (block,) = [code for name, code in CODE.findall(section) if name == language]
+    return block
+
+
+def test_the_loss_in_one_file_works_with_no_other_change(tmp_path):
+    """The file lies beside the other losses, as far as imports can tell; a recipe uses it; nothing else is touched."""
+    source = example("python")
+    assert source.count("\n") <= 40
+    (tmp_path / "uniformity.py").write_text(source, encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(example("toml"), encoding="utf-8")
+    program = f"""
+        import math
+        import torch
+        import registry.losses
+        registry.losses.__path__.append({str(tmp_path)!r})
+        from cse_cli.recipe.load import load
+        from registry import LOSSES
+        recipe = load({str(tmp_path / "mine.toml")!r}).recipe
+        part = recipe.losses["uniformity"]
+        assert (part.weight, part.params) == (0.1, {{"sharpness": 2.0}}), part
+        loss = LOSSES["uniformity"].build(part.params)
+        vectors = torch.tensor([[2.0, 0.0], [0.0, 3.0]], requires_grad=True)
+        value = loss(vectors)
+        assert math.isclose(value.item(), -4.0, rel_tol=1e-6), value
+        value.backward()
+        assert vectors.grad.shape == (2, 2)
+        assert LOSSES["uniformity"].file == {str(tmp_path / "uniformity.py")!r}
+        print(LOSSES["uniformity"].summary)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Spread the embeddings over the unit sphere.\n"
+
+
+def test_toml_examples_of_whole_recipes_are_valid(tmp_path):
+    from cse_cli.recipe.load import load
+
+    checked = 0
+    for page in PAGES:
+        for language, block in CODE.findall(text(page)):
+            if (
+                language == "toml"
+                and re.search(r"^(schema|extends) = ", block, re.MULTILINE)
+                and "uniformity" not in block
+            ):
+                path = tmp_path / f"example{checked}.toml"
+                path.write_text(block, encoding="utf-8")
+                assert load(str(path)).recipe.title
+                checked += 1
+    assert checked >= 1
