@@ -8,9 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -30,9 +29,10 @@ def print_runs(runs: Sequence[Summary]) -> None:
     if not sys.stdout.isatty():
         sys.stdout.write("".join("\t".join(line) + "\n" for line in [_COLUMNS, *(_cells(r, full=True) for r in runs)]))
         return
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     for heading in _COLUMNS[:-1]:
-        table.add_column(heading, justify="right" if heading in _NUMBERS else "left", no_wrap=heading != "recipe")
+        justify: Literal["left", "right"] = "right" if heading in _NUMBERS else "left"
+        table.add_column(heading, justify=justify, no_wrap=heading != "recipe", overflow="fold")
     for run in runs:
         cells = [escape(cell) for cell in _cells(run, full=False)]
         cells[3] = f"[{_STYLES.get(run.status, 'default')}]{cells[3]}[/]"
@@ -116,7 +116,7 @@ def _shown_tags(tags: Mapping[str, str]) -> dict[str, str]:
 
 
 def _cells(run: Summary, full: bool) -> list[str]:
-    when = run.started.isoformat(timespec="seconds") if full else _clock(run)
+    when = run.started.isoformat(timespec="seconds") if full else _clock(run)[5:]
     numbers = (_number(run.dev, 2), _number(run.test, 2), when, _number(run.seconds, 1))
     line = (run.run_id if full else run.run_id[:8], run.recipe, run.seed, run.status, *numbers, run.note)
     return [" ".join(cell.split()) for cell in line]

@@ -79,6 +79,8 @@ def check_top_level(tables: Mapping[str, Any], problems: Problems) -> None:
     for required in ("data", "encoders"):
         if required not in tables:
             problems.add((), f"the recipe needs a table [{'encoders.online' if required == 'encoders' else required}]")
+    if plain.get("schema") is True:  # equal to 1 for pydantic
+        problems.add(("schema",), "should be 1, not true")
     check_section(Recipe, {**plain, **stand_ins}, (), problems)
 
 
@@ -95,7 +97,7 @@ def _data(tables: Mapping[str, Any], origins: Origins) -> Any:
     changed = dict(table)
     if isinstance(changed.get("dataset"), str):
         changed["dataset"] = (changed["dataset"],)
-    if isinstance(changed.get("file"), str):
+    if isinstance(changed.get("file"), str) and changed["file"]:
         folder = origins.folder(("data", "file"))
         changed["file"] = place_file(Path(changed["file"]), folder)
     return changed

@@ -75,9 +75,15 @@ def _entry(table: Mapping[str, Any], registry: Registry[Any], keys: Keys, proble
 def _check_params(entry: Entry[Any], checking: Checking, problems: Problems) -> dict[str, Any]:
     """Return the parameters with every default; wrong ones are reported and take their default."""
     try:
-        return entry.parameters.model_validate(dict(checking.table)).model_dump()
+        params = entry.parameters.model_validate(dict(checking.table)).model_dump()
     except ValidationError as error:
         wrong = report(error, checking, problems)
+    else:
+        for name, value in checking.table.items():
+            if isinstance(value, bool) and not isinstance(params[name], bool):
+                # A choice among 0 and 1 takes false and true: Python calls them equal.
+                problems.add((*checking.keys, name), f"should be {int(value)}, not {shown_value(value)}")
+        return params
     good = {key: value for key, value in checking.table.items() if key not in {path[0] for path in wrong if path}}
     fields = entry.parameters.model_fields.items()
     defaults = {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}

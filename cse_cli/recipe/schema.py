@@ -18,6 +18,7 @@ Count = Annotated[int, Field(gt=0, strict=True)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Positive = Annotated[Number, Field(gt=0)]
+Text = Annotated[str, Field(min_length=1)]
 Flag = Annotated[bool, Field(strict=True)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]*$")]
 
@@ -64,7 +65,7 @@ class View(Section):
     """
 
     encoder: str = "online"
-    column: str = "text"
+    column: Text = "text"
     augment: tuple[Part, ...] = ()
 
 
@@ -94,8 +95,8 @@ class Data(Section):
     """
 
     dataset: tuple[str, ...] = ()
-    file: str | None = None
-    split: str = "train"
+    file: Text | None = None
+    split: Text = "train"
     max_length: Annotated[int, Field(ge=3, le=512, strict=True)] = 32
     limit: Count | None = None
 
@@ -119,7 +120,7 @@ class Train(Section):
         collapse_cosine: Alarm when the mean cosine between different sentences of a batch exceeds this.
     """
 
-    seed: Whole = 42
+    seed: Annotated[Whole, Field(lt=2**32)] = 42
     steps: Whole | None = None
     epochs: Count = 1
     batch_size: Annotated[int, Field(ge=2, strict=True)] = 64
@@ -171,14 +172,14 @@ class TuneRange(Section):
     high: Number | None = None
     log: Flag = False
     step: Positive | None = None
-    choices: tuple[str | int | float | bool, ...] | None = None
+    choices: Annotated[tuple[str | int | float | bool, ...], Field(min_length=1)] | None = None
 
 
 class Recipe(Section):
     """A complete experiment: method × data × training × evaluation."""
 
     schema_version: Literal[1] = Field(1, alias="schema")
-    title: str
+    title: Text
     description: str = ""
     language: str = "en"
     paper: Paper | None = None

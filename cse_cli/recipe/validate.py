@@ -42,15 +42,21 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
 
 
 def _odd_values(value: Any, keys: Keys) -> Iterator[tuple[Keys, Any]]:
-    """Yield what TOML has and recipes do not: nan, infinities and dates."""
+    """Yield what TOML has and recipes do not: nan, infinities, dates, and numbers beyond 64 bits."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _odd_values(inner, (*keys, key))
     elif isinstance(value, list):
         for number, inner in enumerate(value):
             yield from _odd_values(inner, (*keys, number))
-    elif isinstance(value, datetime.date | datetime.time) or (isinstance(value, float) and not math.isfinite(value)):
+    elif isinstance(value, datetime.date | datetime.time) or _out_of_range(value):
         yield keys, value
+
+
+def _out_of_range(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _complete(tables: Mapping[str, Any], parts: Draft) -> Recipe:

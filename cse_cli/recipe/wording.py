@@ -21,7 +21,7 @@ _EXPECTED = {
     "float_type": "a number", "float_parsing": "a number", "string_type": "text in quotes",
     "bool_type": "true or false", "bool_parsing": "true or false", "list_type": "an array", "tuple_type": "an array",
     "dict_type": "a table", "model_type": "a table", "model_attributes_type": "a table",
-    "finite_number": "a finite number",
+    "finite_number": "a finite number", "string_too_short": "text that is not empty",
 }  # fmt: skip
 
 

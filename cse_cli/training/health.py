@@ -22,6 +22,18 @@ def mean_cosine(vectors: Tensor) -> float:
     return float(((unit.sum(dim=0) ** 2).sum() - rows) / (rows * (rows - 1)))
 
 
+def agreement(views: Mapping[str, Encoded]) -> dict[str, float]:
+    """Return, for each view but the first, its mean cosine to the same sentences in the first: 1 when they agree."""
+    first, *others = views.items()
+    return {
+        f"health/cosine_to_{first[0]}.{name}": float(
+            F.cosine_similarity(first[1].sentence.detach().float(), view.sentence.detach().float()).mean()
+        )
+        for name, view in others
+        if view.sentence.shape == first[1].sentence.shape
+    }
+
+
 def effective_rank(vectors: Tensor) -> float:
     """Return exp(entropy of the normalised singular values) of (B, D): the directions really used.
 

@@ -16,7 +16,7 @@ from cse_cli.observer import Observer
 from cse_cli.step import StepState
 from cse_cli.tracking import Tracker
 from cse_cli.training import checkpoint
-from cse_cli.training.health import CollapseAlarm, describe_views
+from cse_cli.training.health import CollapseAlarm, agreement, describe_views
 from cse_cli.training.optimiser import learning_rate, make_optimizer, set_learning_rate
 from cse_cli.training.selection import Selection
 from registry.errors import RunFailedError
@@ -60,6 +60,7 @@ class Trainer:
         self.settings = prepared.experiment.recipe.train
         self.batches = prepared.batches
         self.total = prepared.steps
+        self.seed = prepared.job.seed
         self.compute = compute = prepared.compute
         self.folder = folder
         self.tracker = tracker
@@ -67,13 +68,11 @@ class Trainer:
         self.method = self.experiment.method.to(compute.device)
         self.optimizer = make_optimizer(self.method, self.settings)
         self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
-        self.generator = torch.Generator().manual_seed(prepared.job.seed)
+        self.generator = torch.Generator().manual_seed(self.seed)
         self.progress = Progress()
         self.selection = Selection(folder)
         self.alarm = CollapseAlarm(self.settings.collapse_cosine)
         self.last_state: str | None = None
-        # The split between initialisation and training: dropout must not depend on how weights were made.
-        torch.manual_seed(prepared.job.seed)
 
     def run(self) -> None:
         """Train from wherever the checkpoint stands to the end, then restore the best state.
@@ -81,14 +80,14 @@ class Trainer:
         Raises:
             RunFailedError: The loss is not a number.
         """
-        if self.progress.step == 0 and not self.selection.curve:
+        if not (self.folder / checkpoint.FILE).exists():
+            # Dropout must not depend on how weights were initialised.
+            torch.manual_seed(self.seed)
             self._evaluate()
             self.save()
         self.method.train()
         while self.progress.step < self.total:
-            began = time.perf_counter()
             self._step()
-            self._count(began, stepping=True)
             if self._due(self.settings.evaluate_every):
                 self._evaluate()
             if self._due(self.settings.checkpoint_every or self.settings.evaluate_every):
@@ -125,7 +124,7 @@ class Trainer:
         checkpoint.set_random_state(state["random"])
 
     def _step(self) -> None:
-        done = self.progress.step
+        began, done = time.perf_counter(), self.progress.step
         set_learning_rate(self.optimizer, learning_rate(self.settings, done, self.total))
         batch = {view: tokens.to(self.compute.device) for view, tokens in self.batches.batch(done).items()}
         step = StepState(self.method, batch, done, self.total, self.generator)
@@ -140,6 +139,7 @@ class Trainer:
         for component in self.method.components():
             component.after_step(step)
         self.progress.step += 1
+        self._count(began, stepping=True)
         if logging:
             self._report(step, loss, losses, norm)
 
@@ -154,7 +154,7 @@ class Trainer:
 
     def _report(self, step: StepState, loss: Tensor, losses: dict[str, Tensor], norm: Tensor) -> None:
         indicators, warning = self.alarm.check(next(iter(step.views.values())).sentence)
-        rate = self.progress.step * self.settings.batch_size / max(self.progress.step_seconds, 1e-9)
+        rate = self.progress.step * self.settings.batch_size / self.progress.step_seconds
         self.tracker.metrics(
             {
                 "train/loss": loss.item(),
@@ -162,6 +162,7 @@ class Trainer:
                 "train/learning_rate": self.optimizer.param_groups[0]["lr"],
                 "train/gradient_norm": norm.item(),
                 **indicators,
+                **agreement(step.views),
             },
             self.progress.step,
         )

@@ -76,6 +76,11 @@ BROKEN = [
     child("inline_item", "[views.anchor]\naugment = [{ name = 'fuse_embeddings', model = 'm', rate = 3 }]", "3:60",
           "views.anchor.augment.0.rate", "should be at most 1, not 3"),
     child("future_schema", "schema = 2", "2:10", "should be 1, not 2"),
+    child("schema_as_boolean", "schema = true", "2:10", "should be 1, not true"),
+    child("boolean_as_choice", "[encoders.online]\nfirst_layer_index = true", "3:21", "should be 1, not true"),
+    child("beyond_64_bits", "[train]\nseed = 99999999999999999999", "3:8", "is not a value a recipe can have"),
+    child("empty_title", "title = ''", "2:9", "should be text that is not empty"),
+    child("empty_file", "[data]\nfile = ''", "3:8", "should be text that is not empty"),
     child("bad_name", "[views.'my view']", "2:8", "starts with a letter"),
     child("too_long", "[data]\nmax_length = 4096", "3:14", "should be at most 512, not 4096"),
     # names

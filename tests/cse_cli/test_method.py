@@ -42,7 +42,9 @@ class Sign(Augmenter):
         return Embedded(embedded.tokens, embedded.vectors + self.epsilon * self.seen.sign())
 
 
-def make(queue: Queue | None = None, weight: float = 1.0, augmenter: Augmenter | None = None, dropout: float = 0.1) -> Method:
+def make(
+    queue: Queue | None = None, weight: float = 1.0, augmenter: Augmenter | None = None, dropout: float = 0.1
+) -> Method:
     torch.manual_seed(0)
     entry = LOSSES["info_nce"]
     return Method(

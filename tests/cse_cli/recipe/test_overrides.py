@@ -15,7 +15,7 @@ from cse_cli.recipe.problems import RecipeError
         ("train.learning_rate = 1e-5", ("train", "learning_rate"), 1e-5),
         ("train.schedule=constant", ("train", "schedule"), "constant"),
         ("title=a = b", ("title",), "a = b"),
-        ("title=", ("title",), ""),
+        ("description=", ("description",), ""),
         ("title='quoted'", ("title",), "quoted"),
         ("data.dataset=[\"wiki1m\"]", ("data", "dataset"), ("wiki1m",)),
         ("evaluate.allow_test_selection=true", ("evaluate", "allow_test_selection"), True),

@@ -104,9 +104,8 @@ def test_a_call_has_its_time_and_no_more() -> None:
 def test_patience_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
     monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
-    with pytest.raises(ValueError, match="x"), patience(3):
-        assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "3"
-        raise ValueError("x")
+    with pytest.raises(KeyError, match="none such"), patience(3):
+        os.environ[os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"].replace("3", "none such")]
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
     assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
 

@@ -1,0 +1,65 @@
+"""Whatever stands in a recipe, it is valid or told of: nothing else ever comes out of validation."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cse_cli.recipe.load import load
+from cse_cli.recipe.problems import RecipeError
+from cse_cli.recipe.validate import validate
+
+ODD: list[Any] = [-1, 1.5, "x", "", True, [], [3], {}, {"name": []}, [{"name": 3}], "a.b"]
+
+
+def paths(value: Any, prefix: tuple = ()) -> Iterator[tuple]:
+    if prefix:
+        yield prefix
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from paths(inner, (*prefix, key))
+
+
+def changed(tables: dict[str, Any], path: tuple, value: Any) -> dict[str, Any]:
+    result: Any = copy.deepcopy(tables)
+    at = result
+    for key in path[:-1]:
+        at = at[key]
+    if value is ...:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = copy.deepcopy(value)
+    return result
+
+
+def test_every_value_replaced_by_every_odd_one():
+    loaded = load("ifcl_en")
+    tables = loaded.recipe.resolved()
+    refused = []
+    for path in paths(tables):
+        for value in [*ODD, ...]:
+            try:
+                validate(changed(tables, path, value), loaded.origins)
+            except RecipeError as error:
+                refused.append(error)
+    assert len(refused) > 1000
+    assert all(error.problems for error in refused)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("train", "learning_rate"), True),
+        (("encoders", "online", "first_layer_index"), False),
+        (("losses", "twins", "weight"), "1"),
+        (("tune", "queue_length", "choices"), []),
+        (("views", "anchor", "column"), ""),
+    ],
+)
+def test_values_that_only_look_right(path, value):
+    loaded = load("ifcl_en")
+    with pytest.raises(RecipeError):
+        validate(changed(loaded.recipe.resolved(), path, value), loaded.origins)

@@ -1,0 +1,235 @@
+"""Training goes on after a kill as if nothing had happened, keeps the best state, and stops at what is no number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from cse_cli.data import Batches, ViewPlan, open_text
+from cse_cli.devices import choose
+from cse_cli.job import Job, Prepared
+from cse_cli.method import BoundView, Method, Term
+from cse_cli.observer import Silent
+from cse_cli.recipe.schema import Data, Evaluate, LossPart, Part, Recipe, Train, View
+from cse_cli.resolve import Experiment
+from cse_cli.tracking import NullTracker
+from cse_cli.training.checkpoint import method_state
+from cse_cli.training.loop import Trainer, state_digest
+from registry import LOSSES, QUEUES
+from registry.errors import CseError, RunFailedError
+from registry.types import Encode, Evaluator
+from tests.fakes import FakeEncoder, WordVocabulary
+
+
+class Recorded(NullTracker):
+    """Keeps what it is told, as (step, name) → value."""
+
+    def __init__(self) -> None:
+        self.points: dict[tuple[int, str], float] = {}
+
+    def metrics(self, values: Mapping[str, float], step: int) -> None:
+        for name, value in values.items():
+            assert (step, name) not in self.points
+            self.points[step, name] = value
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warned(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+class Spread(Evaluator):
+    """A score that any change of the weights changes."""
+
+    metric = "spread"
+    metrics = ("spread",)
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        return {"spread": float(encode(["a b", "c d e", "f"]).std())}
+
+
+class Peak(Evaluator):
+    """Best at the second state asked about after the untrained one."""
+
+    metric = "peak"
+    metrics = ("peak",)
+
+    def __init__(self) -> None:
+        self.values = iter([9.0, 1.0, 3.0, 2.0, 3.0, 0.0])
+        self.seen: list[Tensor] = []
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        self.seen.append(encode(["a b c"]))
+        return {"peak": next(self.values)}
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("CSE_HOME", str(tmp_path / "home"))
+    file = tmp_path / "text.txt"
+    file.write_text(
+        "".join(f"{a} {b} {c}\n" for a in "abcdef" for b in "ghij" for c in ("k", "lm no")), encoding="utf-8"
+    )
+    return str(file)
+
+
+def prepared(text: str, evaluator: Evaluator | None = None, **train: object) -> Prepared:
+    recipe = Recipe(
+        schema=1,
+        title="fake",
+        data=Data(file=text, max_length=16),
+        encoders={"online": Part(name="fake")},
+        views={"anchor": View(), "positive": View()},
+        losses={"info_nce": LossPart(name="info_nce")},
+        train=Train(**{"steps": 20, "batch_size": 8, "evaluate_every": 5, "learning_rate": 1e-2, **train}),
+        evaluate=Evaluate(select="dev.spread" if evaluator is None else f"dev.{evaluator.metric}"),
+        evaluators={"dev": Part(name="fake")},
+    )
+    torch.manual_seed(0)
+    encoder = FakeEncoder(dropout=0.3)
+    entry = LOSSES["info_nce"]
+    queue = QUEUES["hippocampus"].build({"view": "anchor", "length": 20, "forgetting_rate": 0.1})
+    queue.bind(encoder)
+    bound = {"anchor": BoundView("online", []), "positive": BoundView("online", [])}
+    term = Term(entry, 1.0, {"anchor": "anchor", "positive": "positive"}, queue=True)
+    method = Method({"online": encoder}, bound, queue, {"info_nce": entry.build({})}, {"info_nce": term})
+    plans = {name: ViewPlan("text", WordVocabulary()) for name in bound}
+    experiment = Experiment(recipe, method, plans, {"dev": evaluator or Spread()})
+    opened = open_text(recipe.data, {"text"})
+    batches = Batches(opened, plans, 8, 16, seed=3)
+    job = Job(loaded=None, seed=3)  # type: ignore[arg-type]
+    return Prepared(job, choose("cpu"), experiment, opened, batches, recipe.train.steps or 0)
+
+
+def trainer(folder: Path, job: Prepared, tracker: Recorded | None = None, observer: Silent | None = None) -> Trainer:
+    folder.mkdir(exist_ok=True)
+    return Trainer(job, folder, tracker or Recorded(), observer or Silent())
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("at", [1, 4, 5, 6, 13, 19])
+def test_a_killed_run_ends_bit_for_bit_where_an_unbroken_one_does(text: str, tmp_path: Path, at: int) -> None:
+    whole, log = trainer(tmp_path / "whole", prepared(text)), Recorded()
+    whole.tracker = log
+    whole.run()
+
+    broken = trainer(tmp_path / "broken", prepared(text, checkpoint_every=3))
+    step = broken._step
+
+    def dying() -> None:
+        if broken.progress.step == at:
+            raise Killed
+        step()
+
+    broken._step = dying  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        broken.run()
+    torch.manual_seed(99)
+    again_log = Recorded()
+    again = trainer(tmp_path / "broken", prepared(text, checkpoint_every=3), again_log)
+    again.restore()
+    assert again.progress.step == at // 3 * 3 or at % 5 == 0 or at < 3 or again.progress.step % 3 == 0
+    again.run()
+
+    assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
+    assert again.selection.curve == whole.selection.curve
+    assert (again.selection.step, again.selection.score) == (whole.selection.step, whole.selection.score)
+    for (when, name), value in again_log.points.items():
+        assert log.points[when, name] == value
+
+
+def test_the_digest_sees_a_single_bit() -> None:
+    weights = {"a": torch.ones(3), "b": torch.zeros(2, dtype=torch.int64)}
+    changed = {**weights, "a": torch.tensor([1.0, 1.0, torch.nextafter(torch.tensor(1.0), torch.tensor(2.0))])}
+    assert state_digest(weights) == state_digest(dict(reversed(weights.items())))
+    assert state_digest(weights) != state_digest(changed)
+
+
+def test_the_best_trained_state_is_kept_and_ties_go_to_the_earlier(text: str, tmp_path: Path) -> None:
+    peak = Peak()
+    running = trainer(tmp_path / "run", prepared(text, peak))
+    running.run()
+    assert running.selection.curve == {0: 9.0, 5: 1.0, 10: 3.0, 15: 2.0, 20: 3.0}
+    assert (running.selection.step, running.selection.score) == (10, 3.0)
+    running.selection.restore(running.experiment.scored)
+    peak(lambda _: running.experiment.scored.represent(WordVocabulary().pad([[1, 2, 3]])))
+    untrained, fifth, tenth = peak.seen[:3]
+    encode_now = running.experiment.scored.represent(WordVocabulary().pad(WordVocabulary().ids(["a b c"], 16)))
+    torch.testing.assert_close(encode_now, tenth, rtol=0, atol=0)
+    assert not torch.equal(untrained, tenth)
+    assert not torch.equal(fifth, tenth)
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["best-10.pt", "checkpoint.pt"]
+
+
+def test_evaluation_between_steps_changes_no_weight(text: str, tmp_path: Path) -> None:
+    often = trainer(tmp_path / "often", prepared(text, evaluate_every=1))
+    never = trainer(tmp_path / "never", prepared(text, evaluate_every=0))
+    often.run()
+    never.run()
+    assert state_digest(method_state(often.method)) == state_digest(method_state(never.method))
+    assert len(often.selection.curve) == 21
+    assert list(never.selection.curve) == [0, 20]
+
+
+def test_a_loss_that_is_no_number_stops_with_the_step_and_the_last_checkpoint(text: str, tmp_path: Path) -> None:
+    running = trainer(tmp_path / "run", prepared(text))
+    step = running._step
+
+    def poisoned() -> None:
+        if running.progress.step == 7:
+            with torch.no_grad():
+                running.experiment.scored.linear.weight.fill_(float("nan"))  # type: ignore[union-attr, operator]
+        step()
+
+    running._step = poisoned  # type: ignore[method-assign]
+    with pytest.raises(RunFailedError, match="the loss is nan at step 8") as caught:
+        running.run()
+    assert "view anchor: 0% finite" in caught.value.message
+    assert "last good checkpoint: step 5" in caught.value.message
+    assert caught.value.exit_code == 1
+
+
+def test_collapse_is_announced_once(text: str, tmp_path: Path) -> None:
+    heard, log = Heard(), Recorded()
+    job = prepared(text, collapse_cosine=0.01, steps=60)
+    trainer(tmp_path / "run", job, log, heard).run()
+    assert len(heard.warnings) == 1
+    assert "mean cosine between different sentences" in heard.warnings[0]
+    assert sum(name == "health/collapse_alarm" for _, name in log.points) == 1
+
+
+def test_bf16_and_fp32_start_alike_and_log_the_same_names(text: str, tmp_path: Path) -> None:
+    logs = []
+    for precision in ("fp32", "bf16"):
+        log = Recorded()
+        job = replace(prepared(text), compute=choose("cpu", precision))
+        trainer(tmp_path / precision, job, log).run()
+        logs.append(log.points)
+    assert logs[0].keys() == logs[1].keys()
+    assert logs[0][1, "train/loss"] == pytest.approx(logs[1][1, "train/loss"], abs=0.05)
+
+
+def test_a_checkpoint_of_another_method_is_refused(text: str, tmp_path: Path) -> None:
+    trainer(tmp_path / "run", prepared(text, steps=5)).run()
+    other = prepared(text, steps=5)
+    other.experiment.method.queue = None
+    with pytest.raises(CseError, match="belongs to another method"):
+        trainer(tmp_path / "run", other).restore()
+
+
+def test_a_damaged_checkpoint_is_a_message(text: str, tmp_path: Path) -> None:
+    trainer(tmp_path / "run", prepared(text, steps=5)).run()
+    (tmp_path / "run" / "checkpoint.pt").write_bytes(b"half a file")
+    with pytest.raises(CseError, match="cannot be read"):
+        trainer(tmp_path / "run", prepared(text, steps=5)).restore()
