@@ -3,57 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from cse_cli.completion import remember
 from cse_cli.job import Job
 from cse_cli.progress import Screen
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.render_run import print_results, shown_metrics, write_json
-from cse_cli.run_folder import find
+from cse_cli.run_folder import RunFolder, find
 from cse_cli.running import dry_run as run_dry
 from cse_cli.running import execute
 from registry.errors import CseError
 
 
-def jobs(
-    recipes: Sequence[str],
-    overrides: Sequence[str],
-    *,
-    seed: int | None,
-    seeds: str | None,
-    device: str,
-    resume: str | None,
-) -> list[Job]:
-    """Return what a command line asks for.
+@dataclass(frozen=True)
+class Asked:
+    """What a command line asks for.
+
+    Args:
+        recipes: Files or names.
+        overrides: `dotted.key=value` texts.
+        unset: Dotted keys to take out.
+        seed: One seed instead of the recipe's own.
+        seeds: A count, or a list with commas.
+        resume: Beginning of the id of the run to take up.
+    """
+
+    recipes: Sequence[str] = ()
+    overrides: Sequence[str] = ()
+    unset: Sequence[str] = ()
+    seed: int | None = None
+    seeds: str | None = None
+    device: str = "auto"
+    resume: str | None = None
+
+
+def jobs(asked: Asked) -> list[Job]:
+    """Return the runs a command line asks for, in order.
 
     Raises:
         CseError: Nothing to run, options that exclude each other, or recipes with errors.
     """
-    if seed is not None and seeds is not None:
+    if asked.seed is not None and asked.seeds is not None:
         raise CseError("--seed and --seeds exclude each other", "use --seed 7 for one run, --seeds 3 for seeds 0, 1, 2")
-    if resume is not None:
-        return [_resumed(recipes, overrides, seed, seeds, device, resume)]
-    if not recipes:
+    if asked.resume is not None:
+        return [_resumed(asked, find(asked.resume))]
+    if not asked.recipes:
         raise CseError("no recipe given", "try `cse run quickstart`; `cse list recipes` shows all")
-    loaded = [load(recipe, overrides) for recipe in recipes]
-    return [Job(one, number, device) for one in loaded for number in _seeds(one, seed, seeds)]
+    loaded = [load(recipe, asked.overrides, asked.unset) for recipe in asked.recipes]
+    remember()
+    return [Job(one, number, asked.device) for one in loaded for number in _seeds(one, asked)]
 
 
-def _resumed(
-    recipes: Sequence[str], overrides: Sequence[str], seed: int | None, seeds: str | None, device: str, resume: str
-) -> Job:
-    folder = find(resume)
-    if len(recipes) > 1 or seeds is not None:
+def _resumed(asked: Asked, folder: RunFolder) -> Job:
+    if len(asked.recipes) > 1 or asked.seeds is not None:
         raise CseError("--resume takes up one run", "leave out --seeds and name at most one recipe")
     folder.demand_unfinished()
-    loaded = load(recipes[0] if recipes else str(folder.path / "resolved.toml"), overrides)
-    folder.demand_same(loaded.recipe.resolved(), folder.seed if seed is None else seed)
-    return Job(replace(loaded, name=folder.recipe), folder.seed, device, folder)
+    recipe = asked.recipes[0] if asked.recipes else str(folder.path / "resolved.toml")
+    loaded = load(recipe, asked.overrides, asked.unset)
+    folder.demand_same(loaded.recipe.resolved(), folder.seed if asked.seed is None else asked.seed)
+    return Job(replace(loaded, name=folder.recipe), folder.seed, asked.device, folder)
 
 
-def _seeds(loaded: LoadedRecipe, seed: int | None, seeds: str | None) -> list[int]:
+def _seeds(loaded: LoadedRecipe, asked: Asked) -> list[int]:
+    seeds = asked.seeds
     if seeds is None:
-        return [loaded.recipe.train.seed if seed is None else seed]
+        return [loaded.recipe.train.seed if asked.seed is None else asked.seed]
     try:
         numbers = [int(part) for part in seeds.split(",")]
     except ValueError as error:

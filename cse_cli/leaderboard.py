@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
@@ -11,6 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from cse_cli.recipe.find import name_of
+from cse_cli.recipe.schema import Recipe
 from cse_cli.results import Result
 from cse_cli.spread import Score, alone, beside_one_run, beside_untrained
 from registry import papers
@@ -21,7 +23,8 @@ SCHEMA_VERSION = 1
 STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 """What recipes call the evaluators of the seven test sets that the field's average is taken over."""
 
-Standing = Literal["current", "changed", "missing"]
+Standing = Literal["current", "changed", "other_model", "missing"]
+Judge = Callable[[Result], Standing]
 
 
 class Row(BaseModel):
@@ -59,7 +62,7 @@ class Row(BaseModel):
 
 def rows(
     results: Iterable[Result],
-    standing: Callable[[str, str], Standing],
+    standing: Judge,
     paper: str | None = None,
     table: str | None = None,
 ) -> list[Row]:
@@ -67,11 +70,11 @@ def rows(
 
     Args:
         results: Finished runs.
-        standing: (recipe name, recipe hash) → how that hash relates to the recipe's file today.
+        standing: Result → how the experiment it comes from relates to the recipe's file today.
         paper: Only this paper's tables.
         table: Only the table of this identifier; it is shown even where no run answers it.
     """
-    groups = _grouped(results)
+    groups = _grouped(results, standing)
     lines: list[Row] = []
     for key in papers.names() if paper is None else [paper]:
         tables = papers.load(key)
@@ -90,10 +93,15 @@ def recipe_name(asked: str) -> str:
     return name_of(Path(asked)) if asked.endswith(".toml") else asked
 
 
-def _grouped(results: Iterable[Result]) -> list[list[Result]]:
-    """Return the runs of the same experiment together, one a seed: the one that finished last."""
+def _grouped(results: Iterable[Result], standing: Judge) -> list[list[Result]]:
+    """Return the runs of the same experiment together, one a seed: the one that finished last.
+
+    A run whose model is not its recipe's answers no printed row, whatever its recipe says.
+    """
     found: dict[tuple[str, str], dict[int, Result]] = defaultdict(dict)
     for result in sorted(results, key=lambda r: r.finished):
+        if result.paper is not None and standing(result) == "other_model":
+            result = result.model_copy(update={"paper": None})
         paper_row = "" if result.paper is None else result.paper.model_dump_json()
         found[result.recipe_hash, paper_row][result.seed] = result
     return [[seeds[seed] for seed in sorted(seeds)] for seeds in found.values()]
@@ -103,7 +111,7 @@ def _table_rows(
     tables: PaperTables,
     identifier: str,
     groups: Sequence[list[Result]],
-    standing: Callable[[str, str], Standing],
+    standing: Judge,
     always: bool,
 ) -> list[Row]:
     table = tables.tables[identifier]
@@ -144,17 +152,15 @@ def _answers(result: Result, key: str, table: str, row: str, recipe: str | None)
     return own or (recipe is not None and recipe == recipe_name(result.recipe))
 
 
-def _our_row(
-    group: list[Result], standing: Callable[[str, str], Standing], table: Table, identifier: str, name: str
-) -> Row:
+def _our_row(group: list[Result], standing: Judge, table: Table, identifier: str, name: str) -> Row:
     printed = table.values(name)
-    optimistic = any(result.test_selected for result in group)
+    unmarked = standing(group[0]) == "changed" or any(result.test_selected for result in group)
     scores: dict[str, Score] = {}
     for column in table.columns:
         values = [_value(result, column, table) for result in group]
         if all(value is not None for value in values):
             score = beside_one_run([v for v in values if v is not None], printed[column.name])
-            scores[column.name] = score.model_copy(update={"significant": score.significant and not optimistic})
+            scores[column.name] = score.model_copy(update={"significant": score.significant and not unmarked})
     return _row(group, standing, scores).model_copy(
         update={
             "paper": group[0].paper and group[0].paper.key,
@@ -179,14 +185,14 @@ def _average(result: Result, evaluators: Sequence[str], metric: str) -> float | 
     return fmean(known) if len(known) == len(values) else None
 
 
-def _row(group: list[Result], standing: Callable[[str, str], Standing], scores: Mapping[str, Score]) -> Row:
+def _row(group: list[Result], standing: Judge, scores: Mapping[str, Score]) -> Row:
     latest = max(group, key=lambda result: result.finished)
     recipe = recipe_name(latest.recipe)
     notes = []
     if len(group) == 1:
         notes.append("one seed: no spread known")
-    state = standing(latest.recipe, latest.recipe_hash)
-    if state == "changed":
+    state = standing(latest)
+    if state in ("changed", "other_model"):
         notes.append("stale: the recipe's file says something else today, or --set changed it")
     elif state == "missing":
         notes.append("no recipe of this name is found from here: not compared with its file")
@@ -206,7 +212,7 @@ def _row(group: list[Result], standing: Callable[[str, str], Standing], scores: 
     )
 
 
-def _other_rows(group: list[Result], standing: Callable[[str, str], Standing]) -> list[Row]:
+def _other_rows(group: list[Result], standing: Judge) -> list[Row]:
     """Return the untrained encoder and our seeds below it: they stand beside no printed row."""
     scores: dict[str, Score] = {}
     untrained: dict[str, Score] = {}
@@ -233,16 +239,28 @@ def _all(metric: str, metrics: Sequence[Mapping[str, float]]) -> list[float]:
     return [values[metric] for values in metrics] if all(metric in values for values in metrics) else []
 
 
-def standing(recipe: str, recipe_hash: str) -> Standing:
-    """Tell whether a recipe's file still means the experiment with this hash."""
-    from cse_cli.recipe.load import load  # needs every component, so torch: only where there are results
-
+def standing(result: Result) -> Standing:
+    """Tell whether a recipe's file still means the experiment that a result comes from."""
     try:
-        return "current" if load(recipe).recipe.hash() == recipe_hash else "changed"
+        recipe = _today(result.recipe)
     except UnknownNameError:
         return "missing"
     except CseError:
         return "changed"
+    if recipe.hash() == result.recipe_hash:
+        return "current"
+    return "changed" if result.model in _models(recipe) else "other_model"
+
+
+@cache
+def _today(name: str) -> Recipe:
+    from cse_cli.recipe.load import load  # needs every component, so torch: only where there are results
+
+    return load(name).recipe
+
+
+def _models(recipe: Recipe) -> set[str]:
+    return {str(part.params.get("model", "")) for part in recipe.encoders.values()}
 
 
 def check_names(paper: str | None, table: str | None) -> None:

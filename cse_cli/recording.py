@@ -12,6 +12,7 @@ from cse_cli import tracking
 from cse_cli.environment import environment, git_commit
 from cse_cli.evaluation import Scores
 from cse_cli.job import Job, Prepared
+from cse_cli.recipe.rules import is_test_split
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.toml import to_toml
 from cse_cli.resolve import Experiment
@@ -121,5 +122,4 @@ def _fingerprints(experiment: Experiment) -> dict[str, str]:
 def _test_selected(recipe: Recipe) -> bool:
     if recipe.evaluate.select is None:
         return False
-    part = recipe.evaluators[recipe.evaluate.select.rpartition(".")[0]]
-    return part.params.get("split", "test") not in ("dev", "train")
+    return is_test_split(recipe.evaluators[recipe.evaluate.select.rpartition(".")[0]].params)

@@ -59,12 +59,16 @@ def print_details(details: RunDetails) -> None:
     )
     if result := details.run.result:
         for title, scores in (("scores", result.scores), ("before training", result.untrained)):
-            rows = [(name, " ".join(f"{k}={v:.2f}" for k, v in values.items())) for name, values in scores.items()]
+            rows = [
+                (name, "  ".join(f"{key} {values[key]:.2f}" for key in _leading(values)))
+                for name, values in scores.items()
+            ]
             _section(console, title, rows)
-    curves = [(key, _curve_line([value for _, value in points])) for key, points in details.curves.items()]
+    curves = [(key, _curve_line([value for _, value in details.curves[key]])) for key in _leading(details.curves)]
     _section(console, "curves", curves)
-    single = [(key, f"{value:.6g}") for key, value in details.metrics.items() if key not in details.curves]
-    _section(console, "metrics", single)
+    # The scores above are recorded as metrics too.
+    single = [key for key in details.metrics if key not in details.curves and not (result and key.startswith("eval/"))]
+    _section(console, "metrics", [(key, f"{details.metrics[key]:.6g}") for key in single])
     _section(console, "tags", _shown_tags(details.run.tags).items())
     _section(console, "params", details.params.items())
     _section(console, f"artifacts in {details.artifact_folder}", [(name, "") for name in details.artifacts])
@@ -95,6 +99,12 @@ def _bar(value: float, low: float, high: float) -> str:
     if not math.isfinite(value):
         return "×"
     return _BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] if high > low else _BARS[0]
+
+
+def _leading(names: Iterable[str]) -> list[str]:
+    """Return the names that are not variants of another: of "spearman" and "spearman_mean" the first. JSON has all."""
+    known = list(names)
+    return [name for name in known if not any(name.startswith(f"{other}_") for other in known)]
 
 
 def _curve_line(values: Sequence[float]) -> str:

@@ -36,8 +36,6 @@ def leaderboard(
     output: Annotated[Format, typer.Option("--format", help="How it is written.")] = Format.TABLE,
 ) -> None:
     """Show finished runs beside the papers' printed rows: mean ± std over seeds, and the difference."""
-    from functools import cache
-
     from cse_cli.leaderboard import check_names, recipe_name, rows, standing
     from cse_cli.render_leaderboard import FORMATS
     from cse_cli.tracking.reader import finished_results
@@ -48,7 +46,7 @@ def leaderboard(
         for result in finished_results()
         if language in (None, result.language) and (recipe is None or recipe_name(result.recipe) == recipe_name(recipe))
     ]
-    lines = [row for row in rows(found, cache(standing), paper, table) if language in (None, row.language)]
+    lines = [row for row in rows(found, standing, paper, table) if language in (None, row.language)]
     if not lines:
         wanted = "no finished run matches" if paper or table or recipe or language else "no finished run yet"
         sys.stderr.write(

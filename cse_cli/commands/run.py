@@ -26,13 +26,14 @@ def run(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed instead of the recipe's own.")] = None,
     seeds: Annotated[str | None, typer.Option(help="How many seeds (0, 1, …), or a list such as 1,5,7.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override: dotted.key=value, value as TOML.")] = None,
+    unset: Annotated[list[str] | None, typer.Option("--unset", help="Take a dotted key out.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Build all, show one batch of each view, stop.")] = False,
     resume: Annotated[str | None, typer.Option(help="Take up the run whose id starts so.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train and score recipes; record each run in MLflow."""
-    from cse_cli.jobs import jobs, run_all
+    from cse_cli.jobs import Asked, jobs, run_all
 
-    queue = jobs(recipes or [], set_ or [], seed=seed, seeds=seeds, device=device, resume=resume)
-    raise typer.Exit(run_all(queue, dry_run=dry_run, as_json=json_))
+    asked = Asked(recipes or [], set_ or [], unset or [], seed, seeds, device, resume)
+    raise typer.Exit(run_all(jobs(asked), dry_run=dry_run, as_json=json_))

@@ -46,7 +46,7 @@ def serve(port: int, ready: Callable[[str], None]) -> None:
 
     Args:
         port: On the loopback interface.
-        ready: Called with the address once it answers.
+        ready: Called with the address of the list of runs once it answers.
 
     Raises:
         TrackingError: The server ended by itself.
@@ -54,14 +54,14 @@ def serve(port: int, ready: Callable[[str], None]) -> None:
     # The database is created before the server's workers could race for it.
     from cse_cli.tracking.store import open_store
 
-    address = open_store().uri
+    store = open_store()
     log = home() / "ui.log"
     with log.open("wb") as file:
-        process = subprocess.Popen(_command(address, port), env=_environment(), stdout=file, stderr=file)
+        process = subprocess.Popen(_command(store.uri, port), env=_environment(), stdout=file, stderr=file)
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         if _wait_until_up(process, port):
-            ready(f"http://{HOST}:{port}")
+            ready(f"http://{HOST}:{port}/#/experiments/{store.experiment}/runs")
             process.wait()
         raise TrackingError(f"the MLflow server ended, or does not answer: {_last_line(log)}", f"see {log}")
     except KeyboardInterrupt:

@@ -1,5 +1,8 @@
 """Sentences for the meanings of `graded_pairs`: one of five constructions, in English and in German.
 
+Each construction frames the statement in words that say nothing about it, as much of real text does: to judge what two
+sentences share, an encoder has to look past them.
+
 German needs what English lost: case and adjective endings, relative pronouns, the finite verb in second place in a main
 clause and last in a subordinate one.
 """
@@ -11,18 +14,18 @@ import random
 from registry.generators.graded_meaning import Meaning, Participant
 
 ENGLISH = {
-    "active": "{agent} {did} {object} {place}",
-    "passive": "{object} {was_done} by {agent} {place}",
-    "place_first": "{place}, {agent} {did} {object}",
-    "passive_place_first": "{place}, {object} {was_done} by {agent}",
-    "agent_cleft": "it was {agent} who {did} {object} {place}",
+    "known": "{agent} {did} {object} {place}, as everybody in the village knows",
+    "reported": "according to the newspaper, {object} {was_done} by {agent} {place}",
+    "said": "people say that {place} {agent} {did} {object}",
+    "remembered": "it was {agent} who {did} {object} {place}, if I remember correctly",
+    "expected": "nobody was surprised to hear that {object} {was_done} {place} by {agent}",
 }
 GERMAN = {
-    "active": "{agent} hat {accusative} {place} {done}",
-    "passive": "{object} wurde {by_agent} {place} {done}",
-    "place_first": "{place} hat {agent} {accusative} {done}",
-    "passive_place_first": "{place} wurde {object} {by_agent} {done}",
-    "agent_cleft": "es war {agent}, {agent_who} {accusative} {place} {done} hat",
+    "known": "{agent} hat {accusative} {place} {done}, wie jeder im Dorf weiß",
+    "reported": "laut der Zeitung wurde {object} {by_agent} {place} {done}",
+    "said": "man sagt, dass {agent} {place} {accusative} {done} hat",
+    "remembered": "es war {agent}, {agent_who} {accusative} {place} {done} hat, wenn ich mich recht erinnere",
+    "expected": "niemand war überrascht, dass {object} {place} {by_agent} {done} wurde",
 }
 _ACCUSATIVE = {"der": "den", "die": "die", "das": "das"}
 _BY = {"der": "vom", "die": "von der", "das": "vom"}

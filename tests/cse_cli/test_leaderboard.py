@@ -56,7 +56,7 @@ def mini(seed=0, score=60.0, before=45.0, **changes):
     return result(seed, **{**values, **changes})
 
 
-def current(recipe, recipe_hash):
+def current(result):
     return "current"
 
 
@@ -137,14 +137,14 @@ def test_the_last_run_of_a_seed_counts_once():
 
 def test_different_hashes_are_different_rows_and_the_stale_one_is_marked():
     lines = rows(
-        [result(0), result(1, recipe_hash="b" * 16)], lambda _, digest: "current" if digest[0] == "a" else "changed"
+        [result(0), result(1, recipe_hash="b" * 16)], lambda r: "current" if r.recipe_hash[0] == "a" else "changed"
     )
     stale = [any("stale" in note for note in row.notes) for row in ours(lines)]
     assert sorted(stale) == [False, True]
 
 
 def test_a_recipe_without_a_file_is_marked():
-    (row,) = ours(rows([result()], lambda *_: "missing"))
+    (row,) = ours(rows([result()], lambda _: "missing"))
     assert any("no recipe of this name" in note for note in row.notes)
 
 
@@ -269,8 +269,24 @@ def test_unknown_names_suggest_the_nearest():
         check_names("iflc", None)
 
 
-def test_standing_of_a_missing_recipe():
-    assert leaderboard.standing("no_such_recipe_anywhere", "0" * 16) == "missing"
+def test_standing():
+    recipe = load("ifcl_en").recipe
+    assert leaderboard.standing(result(recipe_hash=recipe.hash())) == "current"
+    assert leaderboard.standing(result(recipe_hash="0" * 16)) == "changed"
+    assert leaderboard.standing(result(recipe_hash="0" * 16, model="mini_en")) == "other_model"
+    assert leaderboard.standing(result(recipe="no_such_recipe_anywhere")) == "missing"
+
+
+def test_a_run_with_another_model_answers_no_printed_row():
+    (row,) = rows([result(model="mini_en")], lambda _: "other_model")
+    assert (row.source, row.paper, row.answers) == ("ours", None, None)
+    assert any("stale" in note for note in row.notes)
+
+
+def test_a_changed_recipe_is_shown_but_its_difference_is_never_marked():
+    (row,) = ours(rows([result(seed, 20.0 + seed / 100) for seed in range(3)], lambda _: "changed"))
+    assert row.scores["STS12"].difference < -50
+    assert not row.scores["STS12"].significant
 
 
 @pytest.fixture

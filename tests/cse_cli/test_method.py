@@ -58,7 +58,7 @@ def make(
 
 def step_of(method: Method, texts: list[str] = TEXTS) -> StepState:
     tokens = WordVocabulary().pad(WordVocabulary().ids(texts, 16))
-    return StepState(method, {name: tokens for name in method.views}, 0, 10, torch.Generator().manual_seed(0))
+    return StepState(method, dict.fromkeys(method.views, tokens), 0, 10, torch.Generator().manual_seed(0))
 
 
 def test_views_of_one_encoder_share_one_pass_and_differ_by_dropout() -> None:

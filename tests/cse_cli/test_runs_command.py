@@ -90,7 +90,7 @@ def test_no_store_is_an_empty_list_and_a_hint(app: typer.Typer, home: Path) -> N
 def test_show_prints_scores_curves_parameters_and_files(app: typer.Typer, run_id: str) -> None:
     out = call(app, "show", run_id[:6])
     assert "[b]mini[/b] seed 1" in out
-    assert "spearman=61.00" in out
+    assert "spearman 61.00" in out
     assert "train/loss  █▅▁  3 → 1  (3 points)" in out
     assert "×××" in out
     assert "train.steps  3" in out
