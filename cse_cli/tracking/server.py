@@ -19,6 +19,8 @@ from registry.errors import TrackingError
 
 HOST = "127.0.0.1"
 FIRST_PORT = 5000
+# Without it the pages open in their view for chat applications.
+_VIEW = "workflowType=machine_learning"
 _STARTUP_SECONDS = 120.0
 _STOP_SECONDS = 10.0
 
@@ -61,7 +63,7 @@ def serve(port: int, ready: Callable[[str], None]) -> None:
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         if _wait_until_up(process, port):
-            ready(f"http://{HOST}:{port}/#/experiments/{store.experiment}/runs")
+            ready(f"http://{HOST}:{port}/#/experiments/{store.experiment}/runs?{_VIEW}")
             process.wait()
         raise TrackingError(f"the MLflow server ended, or does not answer: {_last_line(log)}", f"see {log}")
     except KeyboardInterrupt:

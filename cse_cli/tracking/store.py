@@ -30,8 +30,6 @@ from registry.errors import TrackingError
 REFUSED = (MlflowException, OSError)
 PREFLIGHT_SECONDS = 8.0
 _LOCK_SECONDS = 120.0
-# Without it MLflow's pages guess the kind of work, and show a run with data sets as an evaluation of a chat model.
-_KIND = {"mlflow.experimentKind": "custom_model_development"}
 
 for _name in ("mlflow", "alembic"):
     logging.getLogger(_name).setLevel(logging.ERROR)
@@ -149,7 +147,7 @@ def _open(address: str, artifacts: str | None) -> Store:
 
 def _create(client: MlflowClient, name: str, artifacts: str | None) -> str:
     try:
-        return str(client.create_experiment(name, artifact_location=artifacts, tags=_KIND))
+        return str(client.create_experiment(name, artifact_location=artifacts))
     except MlflowException:
         # On a server another machine may have been first.
         found = client.get_experiment_by_name(name)
