@@ -18,18 +18,20 @@ class SentenceEncoder:
         encoder: Whose `represent` makes the vectors.
         compute: Device and precision.
         batch_size: Sentences a batch.
-        max_length: Tokens a sentence is cut to.
+        max_length: Tokens a sentence is cut to; the encoder's own limit where that is less.
     """
 
     def __init__(self, encoder: Encoder, compute: Compute, batch_size: int, max_length: int) -> None:
         self.encoder = encoder
         self.compute = compute
         self.batch_size = batch_size
-        self.max_length = max_length
+        self.max_length = min(max_length, encoder.max_length or max_length)
 
     @torch.inference_mode()
     def __call__(self, sentences: Sequence[str]) -> Tensor:
         """Return (n, D) float32 on the CPU; equal sentences get equal vectors."""
+        if not sentences:
+            return torch.empty(0, self.encoder.dim)
         places = {sentence: place for place, sentence in enumerate(dict.fromkeys(sentences))}
         rows = self.encoder.vocabulary.ids(list(places), self.max_length)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))

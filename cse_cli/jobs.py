@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from cse_cli.completion import remember
 from cse_cli.job import Job
 from cse_cli.progress import Screen
-from cse_cli.recipe.load import LoadedRecipe, load
+from cse_cli.recipe.load import load
+from cse_cli.render_dry_run import plan, print_plan, write_plans
 from cse_cli.render_run import print_results, shown_metrics, write_json
 from cse_cli.run_folder import RunFolder, find
-from cse_cli.running import dry_run as run_dry
-from cse_cli.running import execute
+from cse_cli.running import execute, prepare
 from registry.errors import CseError
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,17 @@ def jobs(asked: Asked) -> list[Job]:
         return [_resumed(asked, find(asked.resume))]
     if not asked.recipes:
         raise CseError("no recipe given", "try `cse run quickstart`; `cse list recipes` shows all")
-    loaded = [load(recipe, asked.overrides, asked.unset) for recipe in asked.recipes]
+    seeds = _seeds(asked)
+    found = [_job(asked, recipe, seed) for recipe in asked.recipes for seed in seeds]
     remember()
-    return [Job(one, number, asked.device) for one in loaded for number in _seeds(one, asked)]
+    return found
+
+
+def _job(asked: Asked, recipe: str, seed: int | None) -> Job:
+    """Return a run; a seed of the command line becomes the recipe's own, so that what is recorded runs again alike."""
+    chosen = [] if seed is None else [f"train.seed={seed}"]
+    loaded = load(recipe, [*asked.overrides, *chosen], asked.unset)
+    return Job(loaded, loaded.recipe.train.seed, asked.device)
 
 
 def _resumed(asked: Asked, folder: RunFolder) -> Job:
@@ -60,50 +71,65 @@ def _resumed(asked: Asked, folder: RunFolder) -> Job:
         raise CseError("--resume takes up one run", "leave out --seeds and name at most one recipe")
     folder.demand_unfinished()
     recipe = asked.recipes[0] if asked.recipes else str(folder.path / "resolved.toml")
-    loaded = load(recipe, asked.overrides, asked.unset)
-    folder.demand_same(loaded.recipe.resolved(), folder.seed if asked.seed is None else asked.seed)
-    return Job(replace(loaded, name=folder.recipe), folder.seed, asked.device, folder)
+    own = [f"train.seed={folder.seed}"]  # first: a seed that the command line sets is a changed setting
+    job = _job(replace(asked, overrides=[*own, *asked.overrides]), recipe, asked.seed)
+    folder.demand_same(job.loaded.recipe.resolved())
+    return replace(job, loaded=replace(job.loaded, name=folder.recipe, path=folder.source), resume=folder)
 
 
-def _seeds(loaded: LoadedRecipe, asked: Asked) -> list[int]:
+def _seeds(asked: Asked) -> list[int | None]:
+    """Return the seeds of each recipe; None is the recipe's own."""
     seeds = asked.seeds
     if seeds is None:
-        return [loaded.recipe.train.seed if asked.seed is None else asked.seed]
+        return [asked.seed]
     try:
         numbers = [int(part) for part in seeds.split(",")]
     except ValueError as error:
         raise CseError(f"--seeds: '{seeds}' is neither a number nor a list of numbers", "use 3, or 1,5,7") from error
     if "," not in seeds:
         numbers = list(range(numbers[0]))
-    if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers):
+    if not numbers or min(numbers) < 0 or max(numbers) >= 2**32 or len(set(numbers)) < len(numbers):
         raise CseError(
-            f"--seeds: '{seeds}' gives no distinct seeds", "use 3 for seeds 0, 1, 2, or a list such as 1,5,7"
+            f"--seeds: '{seeds}' is not one or several different seeds from 0 to {2**32 - 1}",
+            "use 3 for seeds 0, 1, 2, or a list such as 1,5,7",
         )
-    return numbers
+    return list(numbers)
 
 
-def run_all(queue: Sequence[Job], *, dry_run: bool, as_json: bool) -> int:
-    """Run jobs in order and print their results; one that fails does not stop the next. Return the exit code."""
-    results = []
+def run_all(queue: Sequence[Job], *, as_json: bool) -> int:
+    """Run jobs in order and print their results; return the exit code."""
+    results, code = _each(queue, execute)
+    if as_json:
+        write_json(results)
+    elif results:
+        recipes = [job.loaded.recipe for job in queue]
+        parts = {recipe.hash(): {key: part.name for key, part in recipe.evaluators.items()} for recipe in recipes}
+        print_results(results, {identity: shown_metrics(names) for identity, names in parts.items()})
+    return code
+
+
+def plan_all(queue: Sequence[Job], *, as_json: bool) -> int:
+    """Build and read what jobs need, and print what they would do; return the exit code."""
+    plans, code = _each(queue, lambda job, screen: plan(prepare(job, screen)))
+    if as_json:
+        write_plans(plans)
+    else:
+        for one in plans:
+            print_plan(one)
+    return code
+
+
+def _each(queue: Sequence[Job], act: Callable[[Job, Screen], Made]) -> tuple[list[Made], int]:
+    """Return what `act` makes of each job, and the exit code; one of several that fails does not stop the next."""
+    made: list[Made] = []
     code = 0
     with Screen() as screen:
         for job in queue:
             try:
-                if dry_run:
-                    run_dry(job, screen)
-                else:
-                    results.append(execute(job, screen))
+                made.append(act(job, screen))
             except CseError as error:
                 if len(queue) == 1:
                     raise
                 screen.failed(f"{job.loaded.name} seed {job.seed}", error)
                 code = error.exit_code
-    if as_json:
-        write_json(results)
-    elif results:
-        metrics = {
-            job.loaded.name: shown_metrics({k: part.name for k, part in job.loaded.recipe.evaluators.items()})
-            for job in queue
-        }
-        print_results(results, metrics)
-    return code
+    return made, code

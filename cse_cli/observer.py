@@ -48,6 +48,9 @@ class Observer(Protocol):
     def warned(self, text: str) -> None:
         """Something needs a person's eye."""
 
+    def stopped(self, run_id: str | None) -> None:
+        """The run was interrupted; `run_id` can be taken up again, None was too young for that."""
+
 
 class Silent:
     """An observer that says nothing."""
@@ -65,4 +68,7 @@ class Silent:
         """Say nothing."""
 
     def warned(self, text: str) -> None:
+        """Say nothing."""
+
+    def stopped(self, run_id: str | None) -> None:
         """Say nothing."""

@@ -28,6 +28,7 @@ class Screen:
         self._preparing = ""
         self._spoke = 0.0
         self._dev = ""
+        self._from = (0, 0.0)
 
     def __enter__(self) -> Screen:
         return self
@@ -95,6 +96,12 @@ class Screen:
     def warned(self, text: str) -> None:
         """Print a warning."""
         self.console.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
+
+    def stopped(self, run_id: str | None) -> None:
+        """Print how to go on with an interrupted run."""
+        self._close()
+        how = " before the first step" if run_id is None else f"; go on with: cse run --resume {run_id[:8]}"
+        self.console.print(f"stopped{how}", soft_wrap=True)
 
     def failed(self, what: str, error: Exception) -> None:
         """Print why one of several runs stopped."""

@@ -15,9 +15,9 @@ from cse_cli.results import Result
 from registry.kinds import EVALUATORS
 
 
-def headline(scores: Mapping[str, Mapping[str, float]], recipe_metrics: Mapping[str, str]) -> dict[str, float]:
+def headline(scores: Mapping[str, Mapping[str, float]], metrics: Mapping[str, str]) -> dict[str, float]:
     """Return evaluator → the one metric its table shows."""
-    return {name: values[recipe_metrics[name]] for name, values in scores.items() if name in recipe_metrics}
+    return {name: values[metrics[name]] for name, values in scores.items()}
 
 
 def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, str]]) -> None:
@@ -25,36 +25,35 @@ def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, 
 
     Args:
         results: In the order they ran.
-        metrics: Recipe → evaluator → metric shown.
+        metrics: Recipe hash → evaluator → metric shown; runs of one hash stand in one table.
     """
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 400
-    for recipe in dict.fromkeys(result.recipe for result in results):
-        runs = [result for result in results if result.recipe == recipe]
-        shown = metrics[recipe]
-        table = Table(
-            title=f"{escape(recipe)} · {escape(runs[0].title)}", title_justify="left", box=None, pad_edge=False
-        )
-        for heading in ("", *shown, "step", "seconds"):
-            table.add_column(heading, justify="left" if heading == "" else "right", no_wrap=True)
-        if runs[0].untrained:
-            base = headline(runs[0].untrained, shown)
-            table.add_row("untrained", *(f"{base[n]:.2f}" if n in base else "" for n in shown), "", "")
-        for run in runs:
-            values = headline(run.scores, shown)
-            kept = "" if run.selected_step is None else str(run.selected_step)
-            label = f"seed {run.seed}" + (" (test-selected)" if run.test_selected else "")
-            table.add_row(label, *(f"{values[n]:.2f}" for n in shown), kept, f"{run.seconds:.0f}")
-        if len(runs) > 1:
-            columns = [[headline(run.scores, shown)[n] for run in runs] for n in shown]
-            table.add_row(
-                "mean ± std", *(f"{statistics.mean(c):.2f} ± {statistics.stdev(c):.2f}" for c in columns), "", ""
-            )
-        for line in _learned(runs, shown):
-            table.add_row(*line)
-        console.print(table)
+    for recipe in dict.fromkeys(result.recipe_hash for result in results):
+        console.print(_table([result for result in results if result.recipe_hash == recipe], metrics[recipe]))
         console.print()
+
+
+def _table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
+    title = f"{escape(runs[0].recipe)} · {escape(runs[0].title)}"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for heading in ("", *shown, "step", "seconds"):
+        table.add_column(heading, justify="left" if heading == "" else "right", no_wrap=True)
+    if runs[0].untrained:
+        base = headline(runs[0].untrained, shown)
+        table.add_row("untrained", *(f"{base[n]:.2f}" if n in base else "" for n in shown), "", "")
+    for run in runs:
+        values = headline(run.scores, shown)
+        kept = "" if run.selected_step is None else str(run.selected_step)
+        label = f"seed {run.seed}" + (" (test-selected)" if run.test_selected else "")
+        table.add_row(label, *(f"{values[n]:.2f}" for n in shown), kept, f"{run.seconds:.0f}")
+    if len(runs) > 1:
+        columns = [[headline(run.scores, shown)[n] for run in runs] for n in shown]
+        table.add_row("mean ± std", *(f"{statistics.mean(c):.2f} ± {statistics.stdev(c):.2f}" for c in columns), "", "")
+    for line in _learned(runs, shown):
+        table.add_row(*line)
+    return table
 
 
 def _learned(runs: Sequence[Result], shown: Mapping[str, str]) -> list[list[str]]:

@@ -11,6 +11,7 @@ from cse_cli.data import ViewPlan
 from cse_cli.method import BoundView, Method, Term
 from cse_cli.recipe.schema import Recipe, View
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
+from registry.errors import CseError
 from registry.types import Encoder, Evaluator, Loss
 
 
@@ -51,6 +52,7 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     encoders: dict[str, Encoder] = {}
     for name, part in recipe.encoders.items():
         encoders[name] = ENCODERS[part.name].build(part.params, encoders)
+        _demand_room(name, encoders[name], recipe)
     views = {name: _view(view, encoders) for name, view in recipe.views.items()}
     queue = None
     if recipe.queue is not None:
@@ -71,6 +73,15 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
             name: EVALUATORS[part.name].build(part.params, encoders) for name, part in recipe.evaluators.items()
         },
     )
+
+
+def _demand_room(name: str, encoder: Encoder, recipe: Recipe) -> None:
+    limit, wanted = encoder.max_length, recipe.data.max_length
+    if limit is not None and wanted > limit and recipe.train.steps != 0:
+        raise CseError(
+            f"data.max_length = {wanted}, but encoder '{name}' takes at most {limit} tokens",
+            f"--set data.max_length={limit}, or another model",
+        )
 
 
 def _view(view: View, encoders: Mapping[str, Encoder]) -> BoundView:

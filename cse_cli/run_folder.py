@@ -26,14 +26,19 @@ class RunFolder:
     Args:
         run_id: In the tracking store.
         recipe: Name the recipe was asked for by.
-        seed: Of the run.
-        resolved: The resolved recipe.
+        source: File the recipe was read from.
+        resolved: The resolved recipe, the run's own seed in it.
     """
 
     run_id: str
     recipe: str
-    seed: int
+    source: Path
     resolved: dict[str, Any]
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return int(self.resolved["train"]["seed"])
 
     @property
     def path(self) -> Path:
@@ -43,7 +48,7 @@ class RunFolder:
     def create(self) -> None:
         """Write the folder with its `run.json` and the recipe as it was resolved."""
         self.path.mkdir(parents=True, exist_ok=True)
-        content = {"schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "seed": self.seed}
+        content = {"schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "source": str(self.source)}
         _write(self.path / "resolved.toml", to_toml(self.resolved))
         _write(self.path / "run.json", json.dumps({**content, "resolved": self.resolved}, indent=1))
 
@@ -62,17 +67,14 @@ class RunFolder:
         if (self.path / FINISHED).exists():
             raise CseError(f"run {self.run_id[:8]} is finished", f"`cse runs show {self.run_id[:8]}` shows its scores")
 
-    def demand_same(self, resolved: Mapping[str, Any], seed: int) -> None:
+    def demand_same(self, resolved: Mapping[str, Any]) -> None:
         """Refuse to resume with other settings.
 
         Raises:
             CseError: Naming each changed key with both values.
         """
-        changed = list(differences(self.resolved, resolved))
-        changed = [line for line in changed if line.split(".")[0].split(":")[0] not in FREE_ON_RESUME]
-        if seed != self.seed:
-            changed.append(f"seed: {self.seed} → {seed}")
-        if changed:
+        before, after = ({k: v for k, v in r.items() if k not in FREE_ON_RESUME} for r in (self.resolved, resolved))
+        if changed := list(differences(before, after)):
             raise CseError(
                 f"run {self.run_id[:8]} cannot go on with changed settings:\n  " + "\n  ".join(changed),
                 "put them back, or start a new run without --resume",
@@ -110,7 +112,7 @@ def find(run: str) -> RunFolder:
             f"{what} with an id starting with '{run}' in {runs()}.{hint}", "`cse runs ls` shows them"
         )
     content = json.loads(known[matching[0]].read_text(encoding="utf-8"))
-    return RunFolder(content["run_id"], content["recipe"], content["seed"], content["resolved"])
+    return RunFolder(content["run_id"], content["recipe"], Path(content["source"]), content["resolved"])
 
 
 def model_of_run(run: str) -> str | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import torch
 
 from cse_cli import recording, tracking
 from cse_cli.data import Batches, open_text
@@ -17,6 +20,7 @@ from cse_cli.results import Result
 from cse_cli.run_folder import RunFolder
 from cse_cli.training import checkpoint
 from cse_cli.training.loop import Trainer, state_digest
+from registry.errors import RunFailedError
 
 
 def prepare(job: Job, observer: Observer) -> Prepared:
@@ -53,10 +57,10 @@ def execute(job: Job, observer: Observer) -> Result:
     prepared = prepare(job, observer)
     recipe = job.loaded.recipe
     tracker, folder = _begin(prepared)
-    with tracking.ending(tracker):
+    with _explained(folder, observer), tracking.ending(tracker):
         if job.resume is None:
-            folder.create()
             recording.record_inputs(tracker, prepared)
+            folder.create()  # after its inputs are recorded: what can be taken up again has them
         trainer = _train(prepared, folder.path, tracker, observer)
         observer.preparing("scoring the selected state")
         scores = evaluate(prepared.experiment.scored, prepared.experiment.evaluators, recipe.evaluate, prepared.compute)
@@ -66,11 +70,18 @@ def execute(job: Job, observer: Observer) -> Result:
     return result
 
 
-def dry_run(job: Job, observer: Observer) -> None:
-    """Build everything, show devices, parts and one batch of each view, and stop; nothing is recorded."""
-    from cse_cli.render_dry_run import print_dry_run
-
-    print_dry_run(prepare(job, observer))
+@contextmanager
+def _explained(folder: RunFolder, observer: Observer) -> Iterator[None]:
+    """Say how to go on after an interruption; turn a device without memory into a message."""
+    try:
+        yield
+    except (KeyboardInterrupt, tracking.Terminated):
+        observer.stopped(folder.run_id if folder.path.is_dir() else None)
+        raise
+    except torch.OutOfMemoryError as error:
+        raise RunFailedError(
+            f"run {folder.run_id[:8]}: {error}", "lower train.batch_size or data.max_length, or train in bf16"
+        ) from error
 
 
 def _begin(prepared: Prepared) -> tuple[tracking.Tracker, RunFolder]:
@@ -80,7 +91,7 @@ def _begin(prepared: Prepared) -> tuple[tracking.Tracker, RunFolder]:
         return tracking.start(name, {}, {}, job.resume.run_id), job.resume
     resolved = job.loaded.recipe.resolved()
     tracker = tracking.start(name, recording.params(resolved), recording.tags(job))
-    return tracker, RunFolder(tracker.run_id, job.loaded.name, job.seed, resolved)
+    return tracker, RunFolder(tracker.run_id, job.loaded.name, job.loaded.path.absolute(), resolved)
 
 
 def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer: Observer) -> Trainer | None:

@@ -12,7 +12,7 @@ from cse_cli.recipe.schema import Evaluate
 from cse_cli.run_folder import model_of_run
 from registry import EVALUATORS, catalogue
 from registry.encoders.saved import open_encoder
-from registry.errors import UnknownNameError, suggestion
+from registry.errors import CseError, UnknownNameError, suggestion
 from registry.types import Evaluator
 
 ENGLISH_STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
@@ -59,13 +59,21 @@ def evaluators(tasks: str) -> dict[str, Evaluator]:
     for task in tasks.split(","):
         for name in ENGLISH_STS if task == "sts" else (task.strip(),):
             dataset, _, split = name.partition("/")
-            if dataset not in catalogue.names():
-                raise UnknownNameError(
-                    f"unknown task '{name}'.{suggestion(dataset, [*catalogue.names(), 'sts'])}",
-                    "use sts, or data sets that `cse data list` shows, such as stsb/dev",
-                )
+            _demand_pairs(dataset, split or "test")
             found[name] = EVALUATORS["sts"].build({"dataset": dataset, "split": split or "test"})
     return found
+
+
+def _demand_pairs(dataset: str, split: str) -> None:
+    """Refuse what no score can come from, before a model is loaded."""
+    known = [name for name in catalogue.names() if catalogue.entry(name).kind == "pairs"]
+    if dataset not in catalogue.names():
+        raise UnknownNameError(
+            f"unknown task '{dataset}'.{suggestion(dataset, [*known, 'sts'])}",
+            "use sts, or data sets that `cse data list` shows, such as stsb/dev",
+        )
+    if "score" not in catalogue.entry(dataset).columns_of(split):
+        raise CseError(f"'{dataset}/{split}' has no scored pairs", f"data sets that have: {', '.join(known)}")
 
 
 def score_models(models: Sequence[str], request: Request) -> list[Scored]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -10,8 +11,15 @@ from torch import Tensor
 from cse_cli.devices import all_devices
 from registry.types import Batch, Embedded, Encoded
 
-if TYPE_CHECKING:
-    from cse_cli.method import Method
+
+class Formula(Protocol):
+    """What a step computes: losses by label, and their weighted sum."""
+
+    def __call__(self, step: StepState) -> dict[str, Tensor]:
+        """Return label → loss."""
+
+    def objective(self, losses: Mapping[str, Tensor]) -> Tensor:
+        """Return Σ weight · loss."""
 
 
 class StepState:
@@ -25,7 +33,7 @@ class StepState:
         generator: Random stream for augmenters and queues, equal on every device.
     """
 
-    def __init__(self, method: Method, batch: Batch, index: int, total: int, generator: torch.Generator) -> None:
+    def __init__(self, method: Formula, batch: Batch, index: int, total: int, generator: torch.Generator) -> None:
         self.method = method
         self.batch = batch
         self.index = index

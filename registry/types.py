@@ -144,6 +144,8 @@ class Encoder(Component, nn.Module):
     """D: width of `Encoded.sentence`."""
     width: int
     """W: width of the token vectors `embed` returns."""
+    max_length: int | None = None
+    """Tokens it can take at most; None where there is no limit."""
     augment_at: str = "layer"
     """Where `embed` stops: "layer" after the embedding layer (before its dropout), "word" at the word vectors."""
     vocabulary: Vocabulary

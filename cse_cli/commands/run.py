@@ -23,7 +23,7 @@ def run(
     recipes: Annotated[
         list[str] | None, typer.Argument(help="Recipe files or names.", autocompletion=complete_recipe)
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed instead of the recipe's own.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed instead of the recipe's own.")] = None,
     seeds: Annotated[str | None, typer.Option(help="How many seeds (0, 1, …), or a list such as 1,5,7.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override: dotted.key=value, value as TOML.")] = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", help="Take a dotted key out.")] = None,
@@ -33,7 +33,7 @@ def run(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train and score recipes; record each run in MLflow."""
-    from cse_cli.jobs import Asked, jobs, run_all
+    from cse_cli.jobs import Asked, jobs, plan_all, run_all
 
     asked = Asked(recipes or [], set_ or [], unset or [], seed, seeds, device, resume)
-    raise typer.Exit(run_all(jobs(asked), dry_run=dry_run, as_json=json_))
+    raise typer.Exit((plan_all if dry_run else run_all)(jobs(asked), as_json=json_))

@@ -99,7 +99,7 @@ def _expected(detail: ErrorDetails) -> str:
               "less_than": ("less than", "lt"), "less_than_equal": ("at most", "le")}  # fmt: skip
     if detail["type"] in bounds:
         words, name = bounds[detail["type"]]
-        return f"{words} {context[name]:g}"
+        return f"{words} {context[name]:.12g}"
     if detail["type"] in _EXPECTED:
         return _EXPECTED[detail["type"]]
     message = detail["msg"]

@@ -173,22 +173,26 @@ class Trainer:
 
     def _evaluate(self) -> None:
         """Score the dev evaluator that selects; the untrained state is scored but never selected."""
-        select = self.experiment.recipe.evaluate.select
-        if select is None:
+        settings, at = self.experiment.recipe.evaluate, self.progress.step
+        everything = at == 0 and settings.untrained
+        if settings.select is None and not everything:
             return
-        began, at = time.perf_counter(), self.progress.step
-        settings = self.experiment.recipe.evaluate
-        name = select.rpartition(".")[0]
-        wanted = [] if at == 0 and settings.untrained else [name]
+        began = time.perf_counter()
+        wanted = [] if everything or settings.select is None else [settings.select.rpartition(".")[0]]
         scores = evaluate(self.experiment.scored, self.experiment.evaluators, settings, self.compute, wanted)
-        value = score(scores, select)
         if at == 0:
             self.progress.untrained = scores
+        if settings.select is not None:
+            self._offer(scores, settings.select)
+        self._count(began, stepping=False)
+
+    def _offer(self, scores: Scores, select: str) -> None:
+        name, at, value = select.rpartition(".")[0], self.progress.step, score(scores, select)
+        if at == 0:
             self.selection.curve[0] = value
         best = at > 0 and self.selection.offer(at, value, self.experiment.scored)
         self.tracker.metrics({f"dev/{name}.{metric}": v for metric, v in scores[name].items()}, at)
         self.observer.evaluated(at, {select: value}, best)
-        self._count(began, stepping=False)
 
     def _due(self, every: int) -> bool:
         return self.progress.step == self.total or (every > 0 and self.progress.step % every == 0)

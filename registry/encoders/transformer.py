@@ -87,7 +87,7 @@ class TransformerEncoder(Encoder):
             self.dropout.p = dropout
         split.verify(self.backbone)
         split.freeze(self.backbone, freeze)
-        self.max_length = split.longest(self.backbone)
+        self.max_length: int = split.longest(self.backbone)
         self.dim = int(self.backbone.config.hidden_size)
         self.width = int(self.backbone.embeddings.word_embeddings.embedding_dim)
         self.head: nn.Module = MlpHead(self.dim) if head == "mlp" else nn.Identity()

@@ -1,9 +1,11 @@
 """Meanings of the sentences of `graded_pairs`, and how alike two meanings are.
 
-- A meaning has five slots: agent (weight 2), the agent's quality (1), action (3), object (2), place (2); and it is
-  asserted or denied.
-- A slot filled by the same concept on both sides counts fully, by different concepts not at all; synonyms are one
-  concept.
+The rules were set before any encoder saw a sentence:
+
+- A meaning is six slots: action (weight 3), agent (2), object (2), place (1.5), perhaps a time (0.5), and
+  polarity. A participant is a noun (4) and perhaps a quality (1): "the brave doctor".
+- A slot filled by the same concept on both sides counts fully, by two concepts of one field (doctor, nurse) `SIBLING`
+  of it, by others not at all. A slot that only one side states is a disagreement of half weight.
 - Participants that changed roles (the doctor helped the king, the king helped the doctor) count `SWAPPED` of what they
   would count in place; the better of the two readings holds.
 - Denial of what the other sentence asserts leaves `DENIED` of the whole: same subject, opposite statement.
@@ -15,15 +17,30 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from registry.generators.graded_lexicon import PEOPLE, PLACES, QUALITIES, THINGS, VERBS, Noun, Verb, Word
+from registry.generators.graded_lexicon import (
+    PEOPLE,
+    PERSON_QUALITIES,
+    PLACES,
+    THING_QUALITIES,
+    THINGS,
+    TIMES,
+    VERBS,
+    Concept,
+    Noun,
+    Verb,
+    Word,
+)
 
-WEIGHTS = {"agent": 2.0, "quality": 1.0, "action": 3.0, "object": 2.0, "place": 2.0}
-SLOTS = tuple(WEIGHTS)
+SIBLING = 0.4
 SWAPPED = 0.5
 DENIED = 0.6
 HIGHEST_SCORE = 5.0
 NOUNS = PEOPLE + THINGS
+SLOTS = ("agent", "action", "object", "place")
+
+AnyConcept = TypeVar("AnyConcept", bound=Concept)
 
 
 @dataclass(frozen=True)
@@ -42,65 +59,89 @@ class Meaning:
     agent: Participant
     object: Participant
     place: Word
+    time: Word | None
     negated: bool
 
 
 def draw_meaning(rng: random.Random) -> Meaning:
-    """Draw a meaning; one of ten is a denial."""
+    """Draw a meaning: a time and each quality in half of the cases, a negation in one of ten."""
     action = rng.choice(VERBS)
     agent = rng.choice(PEOPLE)
     target = rng.choice([noun for noun in NOUNS if noun.kind in action.objects and noun != agent])
     return Meaning(
         action=action,
-        agent=Participant(agent, rng.choice(QUALITIES)),
-        object=Participant(target, None),
+        agent=_describe(agent, rng),
+        object=_describe(target, rng),
         place=rng.choice(PLACES),
+        time=rng.choice(TIMES) if rng.random() < 0.5 else None,
         negated=rng.random() < 0.1,
     )
 
 
-def change(meaning: Meaning, slots: Sequence[str], rng: random.Random) -> Meaning:
-    """Put other concepts into some of `SLOTS`, such that the verb still fits its object."""
-    while True:
-        drawn = draw_meaning(rng)
-        agent = Participant(
-            drawn.agent.noun if "agent" in slots else meaning.agent.noun,
-            drawn.agent.quality if "quality" in slots else meaning.agent.quality,
-        )
-        changed = replace(
-            meaning,
-            action=drawn.action if "action" in slots else meaning.action,
-            agent=agent,
-            object=drawn.object if "object" in slots else meaning.object,
-            place=drawn.place if "place" in slots else meaning.place,
-        )
-        fits = changed.object.noun.kind in changed.action.objects and agent.noun != changed.object.noun
-        if fits and _shared(meaning, changed) == set(SLOTS) - set(slots):
-            return changed
+def change(meaning: Meaning, slot: str, rng: random.Random) -> Meaning:
+    """Put another concept into one of `SLOTS`, in half of the cases one of the same field where there is one."""
+    if slot == "place":
+        return replace(meaning, place=_other(PLACES, meaning.place, rng))
+    if slot == "action":
+        fitting = [verb for verb in VERBS if meaning.object.noun.kind in verb.objects]
+        return replace(meaning, action=_other(fitting, meaning.action, rng))
+    if slot == "agent":
+        people = [noun for noun in PEOPLE if noun != meaning.object.noun]
+        return replace(meaning, agent=_describe(_other(people, meaning.agent.noun, rng), rng))
+    fitting_nouns = [noun for noun in NOUNS if noun.kind in meaning.action.objects and noun != meaning.agent.noun]
+    return replace(meaning, object=_describe(_other(fitting_nouns, meaning.object.noun, rng), rng))
+
+
+def omit(meaning: Meaning) -> Meaning:
+    """Leave out every slot that may be silent: the time and both qualities."""
+    agent, target = replace(meaning.agent, quality=None), replace(meaning.object, quality=None)
+    return replace(meaning, agent=agent, object=target, time=None)
 
 
 def score(first: Meaning, second: Meaning) -> float:
     """Return how alike two meanings are, from 0 (nothing in common) to 5 (the same), by the rules above."""
-    straight = _participant("agent", first.agent, second.agent) + _participant("object", first.object, second.object)
-    crossed = _participant("agent", first.agent, second.object) + _participant("object", first.object, second.agent)
-    whole = max(straight, SWAPPED * crossed)
-    whole += WEIGHTS["action"] * (first.action == second.action) + WEIGHTS["place"] * (first.place == second.place)
-    denied = DENIED if first.negated != second.negated else 1.0
-    return HIGHEST_SCORE * denied * whole / sum(WEIGHTS.values())
+    straight = _participant(first.agent, second.agent) + _participant(first.object, second.object)
+    crossed = _participant(first.agent, second.object) + _participant(first.object, second.agent)
+    parts = [
+        (3.0, _likeness(first.action, second.action)),
+        (4.0, max(straight, SWAPPED * crossed) / 2),
+        (1.5, _likeness(first.place, second.place)),
+        _optional(0.5, first.time, second.time),
+    ]
+    return HIGHEST_SCORE * _weighted_mean(parts) * (DENIED if first.negated != second.negated else 1.0)
 
 
-def _shared(first: Meaning, second: Meaning) -> set[str]:
-    same = {
-        "agent": first.agent.noun == second.agent.noun,
-        "quality": first.agent.quality == second.agent.quality,
-        "action": first.action == second.action,
-        "object": first.object.noun == second.object.noun,
-        "place": first.place == second.place,
-    }
-    return {slot for slot, equal in same.items() if equal}
+def _describe(noun: Noun, rng: random.Random) -> Participant:
+    qualities = PERSON_QUALITIES if noun.kind == "person" else THING_QUALITIES
+    return Participant(noun, rng.choice(qualities) if rng.random() < 0.5 else None)
 
 
-def _participant(slot: str, first: Participant, second: Participant) -> float:
-    """Return what a participant adds; its quality counts with the agent's slot."""
-    quality = WEIGHTS["quality"] * (first.quality == second.quality) if slot == "agent" else 0.0
-    return WEIGHTS[slot] * (first.noun == second.noun) + quality
+def _other(concepts: Sequence[AnyConcept], current: AnyConcept, rng: random.Random) -> AnyConcept:
+    siblings = [concept for concept in concepts if concept.field == current.field and concept != current]
+    strangers = [concept for concept in concepts if concept.field != current.field]
+    if not siblings or not strangers:
+        return rng.choice(siblings or strangers)
+    return rng.choice(siblings if rng.random() < 0.5 else strangers)
+
+
+def _likeness(first: Concept, second: Concept) -> float:
+    if first == second:
+        return 1.0
+    return SIBLING if first.field == second.field else 0.0
+
+
+def _optional(weight: float, first: Concept | None, second: Concept | None) -> tuple[float, float]:
+    """Return the weight and the likeness of a slot that may be silent on either side."""
+    if first is None and second is None:
+        return 0.0, 0.0
+    if first is None or second is None:
+        return weight / 2, 0.0
+    return weight, _likeness(first, second)
+
+
+def _participant(first: Participant, second: Participant) -> float:
+    return _weighted_mean([(4.0, _likeness(first.noun, second.noun)), _optional(1.0, first.quality, second.quality)])
+
+
+def _weighted_mean(parts: Sequence[tuple[float, float]]) -> float:
+    return sum(weight * value for weight, value in parts) / sum(weight for weight, _ in parts)

@@ -11,26 +11,23 @@ from pydantic import Field
 
 from registry import GENERATORS
 from registry.errors import UnknownNameError
-from registry.generators.graded_meaning import SLOTS, Meaning, change, draw_meaning, score
+from registry.generators.graded_meaning import SLOTS, Meaning, change, draw_meaning, omit, score
 from registry.generators.graded_surface import draw_construction, english, german
 from registry.types import Generator
 
-KINDS = (*(f"{count}_changes" for count in range(len(SLOTS) + 1)), "negation", "role_swap")
-SHARES = (8, 8, 8, 8, 8, 8, 3, 3)
-"""How often each kind occurs: similarity is graded evenly, as in STS-B; the two kinds that turn on one word or on word
-order alone are a minority, as in natural text."""
+_CHANGES = {"one_change": 1, "two_changes": 2, "three_changes": 3}
+KINDS = ("paraphrase", "omission", *_CHANGES, "negation", "role_swap", "unrelated")
 
 
 @GENERATORS.register("graded_pairs")
 class GradedPairs(Generator):
     """Make graded sentence pairs whose similarity is known by construction.
 
-    A meaning (what a person of some quality did, or did not do, to whom and where) is drawn and written in one of five
-    constructions with synonyms at random. The second sentence of a pair states the same meaning, or one that differs
-    in a known way; the gold score is the weighted overlap of the two meanings (`graded_meaning`), never a measure of
-    their wording. Both sentences draw construction and synonyms anew whatever the kind of pair, so wording carries no
-    hint of the score. Pairs differ in 0 to 5 of the five slots, each count equally often, in polarity, or in who did it
-    to whom; the column `subset` names the kind.
+    A meaning (who did what to whom, where, when, or did not) is drawn and written in one of eight constructions with
+    synonyms at random. The second sentence of a pair states the same meaning, or one that differs in a known way; the
+    gold score is the weighted overlap of the two meanings (`graded_meaning`), never a measure of their wording. Both
+    sentences draw construction and synonyms anew whatever the kind of pair, so wording carries no hint of the score.
+    Pairs come in equal numbers of eight kinds, named in the column `subset`.
 
     Training sentences carry a German translation with the same construction. No meaning occurs in two splits.
 
@@ -75,23 +72,21 @@ class GradedPairs(Generator):
             while meaning in taken:
                 meaning = draw_meaning(rng)
             taken.add(meaning)
-            construction = draw_construction(rng)
+            construction = draw_construction(meaning, rng)
             yield {"text": english(meaning, construction, rng), "translation": german(meaning, construction)}
 
     def _draw_pairs(self, split: str, taken: set[Meaning]) -> Iterator[dict[str, str]]:
         rng = random.Random(f"{self.seed}:{split}")
         said: set[Meaning] = set()
-        deck = [kind for kind, share in zip(KINDS, SHARES, strict=True) for _ in range(share)]
-        rng.shuffle(deck)
         for index in range(self.pairs):
-            kind = deck[index % len(deck)]
+            kind = KINDS[index % len(KINDS)]
             first, second = _draw_pair(kind, rng)
             while first in taken or second in taken:
                 first, second = _draw_pair(kind, rng)
             said |= {first, second}
-            sentences = [english(meaning, draw_construction(rng), rng) for meaning in (first, second)]
+            sentences = [english(meaning, draw_construction(meaning, rng), rng) for meaning in (first, second)]
             while sentences[0] == sentences[1]:
-                sentences[1] = english(second, draw_construction(rng), rng)
+                sentences[1] = english(second, draw_construction(second, rng), rng)
             yield {
                 "subset": kind,
                 "score": f"{score(first, second):.3f}",
@@ -114,6 +109,15 @@ def _counterpart(kind: str, first: Meaning, rng: random.Random) -> Meaning | Non
     if kind == "role_swap":
         swapped = replace(first, agent=first.object, object=first.agent)
         return swapped if first.object.noun.kind == "person" else None
+    if kind == "omission":
+        shorter = omit(first)
+        return shorter if shorter != first else None
+    if kind == "unrelated":
+        second = draw_meaning(rng)
+        return second if score(first, second) == 0 else None
     if kind == "negation":
         return replace(first, negated=not first.negated)
-    return change(first, rng.sample(SLOTS, int(kind[0])), rng)
+    second = first  # a paraphrase, unless slots are to be changed
+    for slot in rng.sample(SLOTS, _CHANGES.get(kind, 0)):
+        second = change(second, slot, rng)
+    return second

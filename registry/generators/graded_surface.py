@@ -1,7 +1,4 @@
-"""Sentences for the meanings of `graded_pairs`: one of five constructions, in English and in German.
-
-Each construction frames the statement in words that say nothing about it, as much of real text does: to judge what two
-sentences share, an encoder has to look past them.
+"""Sentences for the meanings of `graded_pairs`: one of eight constructions, in English and in German.
 
 German needs what English lost: case and adjective endings, relative pronouns, the finite verb in second place in a main
 clause and last in a subordinate one.
@@ -10,30 +7,37 @@ clause and last in a subordinate one.
 from __future__ import annotations
 
 import random
+import re
 
 from registry.generators.graded_meaning import Meaning, Participant
 
 ENGLISH = {
-    "known": "{agent} {did} {object} {place}, as everybody in the village knows",
-    "reported": "according to the newspaper, {object} {was_done} by {agent} {place}",
-    "said": "people say that {place} {agent} {did} {object}",
-    "remembered": "it was {agent} who {did} {object} {place}, if I remember correctly",
-    "expected": "nobody was surprised to hear that {object} {was_done} {place} by {agent}",
+    "active": "{agent} {did} {object} {place} {time}",
+    "passive": "{object} {was_done} by {agent} {place} {time}",
+    "place_first": "{place}, {agent} {did} {object} {time}",
+    "time_first": "{time}, {agent} {did} {object} {place}",
+    "passive_place_first": "{place}, {object} {was_done} by {agent} {time}",
+    "agent_cleft": "it was {agent} who {did} {object} {place} {time}",
+    "object_cleft": "it was {object} that {agent} {did} {place} {time}",
+    "place_cleft": "it was {place} that {agent} {did} {object} {time}",
 }
 GERMAN = {
-    "known": "{agent} hat {accusative} {place} {done}, wie jeder im Dorf weiß",
-    "reported": "laut der Zeitung wurde {object} {by_agent} {place} {done}",
-    "said": "man sagt, dass {agent} {place} {accusative} {done} hat",
-    "remembered": "es war {agent}, {agent_who} {accusative} {place} {done} hat, wenn ich mich recht erinnere",
-    "expected": "niemand war überrascht, dass {object} {place} {by_agent} {done} wurde",
+    "active": "{agent} hat {accusative} {time} {place} {done}",
+    "passive": "{object} wurde {by_agent} {time} {place} {done}",
+    "place_first": "{place} hat {agent} {accusative} {time} {done}",
+    "time_first": "{time} hat {agent} {accusative} {place} {done}",
+    "passive_place_first": "{place} wurde {object} {by_agent} {time} {done}",
+    "agent_cleft": "es war {agent}, {agent_who} {accusative} {time} {place} {done} hat",
+    "object_cleft": "es war {object}, {object_whom} {agent} {time} {place} {done} hat",
+    "place_cleft": "es war {place}, wo {agent} {accusative} {time} {done} hat",
 }
 _ACCUSATIVE = {"der": "den", "die": "die", "das": "das"}
 _BY = {"der": "vom", "die": "von der", "das": "vom"}
 
 
-def draw_construction(rng: random.Random) -> str:
-    """Choose a construction."""
-    return rng.choice(list(ENGLISH))
+def draw_construction(meaning: Meaning, rng: random.Random) -> str:
+    """Choose a construction that the meaning can fill."""
+    return rng.choice([name for name in ENGLISH if name != "time_first" or meaning.time])
 
 
 def english(meaning: Meaning, construction: str, rng: random.Random) -> str:
@@ -45,6 +49,7 @@ def english(meaning: Meaning, construction: str, rng: random.Random) -> str:
         "did": f"did not {base}" if meaning.negated else past,
         "was_done": f"was not {participle}" if meaning.negated else f"was {participle}",
         "place": rng.choice(meaning.place.english),
+        "time": rng.choice(meaning.time.english) if meaning.time else "",
     }
     return _sentence(ENGLISH[construction].format_map(words))
 
@@ -58,8 +63,10 @@ def german(meaning: Meaning, construction: str) -> str:
         "agent_who": agent.noun.article,
         "object": _nominative(target),
         "accusative": _oblique(target, _ACCUSATIVE[target.noun.article], "en" if target.noun.article == "der" else "e"),
+        "object_whom": _ACCUSATIVE[target.noun.article],
         "done": f"nicht {meaning.action.german}" if meaning.negated else meaning.action.german,
         "place": meaning.place.german,
+        "time": meaning.time.german if meaning.time else "",
     }
     return _sentence(GERMAN[construction].format_map(words))
 
@@ -80,4 +87,6 @@ def _oblique(participant: Participant, article: str, ending: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+    """Close the gaps that silent slots left, and write the text as a sentence."""
+    closed = re.sub(r" +(,|$)", r"\1", re.sub(r" +", " ", text))
+    return f"{closed[0].upper()}{closed[1:]}."

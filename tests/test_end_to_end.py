@@ -1,0 +1,166 @@
+"""Every recipe in the repository trains, scores and records; so does one with a loss that came in one file."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from cse_cli.job import Job
+from cse_cli.observer import Silent
+from cse_cli.recipe.find import all_recipes
+from cse_cli.recipe.load import load
+from cse_cli.results import Result
+from cse_cli.running import execute
+from cse_cli.tracking.reader import finished_results
+from registry import LOSSES, catalogue
+from registry.encoders.saved import open_encoder
+from tests.cse_cli.tracking.stores import fresh_store
+from tests.shrunken import STEPS, Small, pairs, small
+
+NAMES = list(all_recipes())
+FOLDER = Path(__file__).resolve().parent.parent / "recipes"
+PLUGIN = Path(__file__).parent / "plugin_example" / "cse_uniformity" / "uniformity.py"
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Small:
+    return small(tmp_path_factory.mktemp("parts"))
+
+
+@pytest.fixture(autouse=True)
+def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "read_pairs", pairs)
+    monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")
+
+
+def run(recipe: str, parts: Small, *more: str, seed: int = 5) -> Result:
+    changed, dropped = parts.options(load(recipe).recipe)
+    loaded = load(recipe, [*changed, *more, f"train.seed={seed}"], dropped)
+    return execute(Job(loaded, seed, "cpu"), Silent())
+
+
+def test_no_recipe_is_left_out():
+    assert len(NAMES) == len(list(FOLDER.rglob("*.toml"))) > 10
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recipe(name, parts, home):
+    store = fresh_store(home)
+
+    result = run(name, parts)
+
+    assert (result.recipe, result.seed, result.steps) == (name, 5, STEPS)
+    assert result.selected_step in (2, 3)
+    assert list(result.curve) == [0, 2, 3]
+    evaluator, _, metric = str(result.select).rpartition(".")
+    assert result.scores[evaluator][metric] == result.curve[result.selected_step]
+    assert len(result.last_state or "") == 64
+    assert finished_results() == [result]
+    recorded = store.client.get_run(result.run_id)
+    assert recorded.info.status == "FINISHED"
+    assert recorded.data.params["train.seed"] == "5"
+    assert recorded.data.metrics["train/loss"] > 0
+    encoder, length = open_encoder(str(home / "runs" / str(result.run_id) / "model"))
+    assert length == min(load(name).recipe.evaluate.max_length, 64)
+    assert torch.isfinite(encoder.represent(encoder.vocabulary.pad([[2, 7, 3]]))).all()
+    assert not list((home / "runs").rglob("*.pt"))
+
+
+def test_what_is_recorded_runs_again_to_the_same_bit(parts, home, tmp_path):
+    store = fresh_store(home)
+    first = run("ifcl_en", parts)
+    copy = store.client.download_artifacts(first.run_id, "resolved.toml", str(tmp_path))
+
+    again = load(copy)
+    second = execute(Job(again, again.recipe.train.seed, "cpu"), Silent())
+
+    assert second.last_state == first.last_state
+    assert second.scores == first.scores
+    assert run("ifcl_en", parts, seed=6).last_state != first.last_state
+
+
+def test_a_loss_in_one_file_is_used_from_a_recipe(parts, home, tmp_path, monkeypatch):
+    store = fresh_store(home)
+    assert len(PLUGIN.read_text().split("\n")) - 1 <= 40
+    monkeypatch.setattr(LOSSES, "_entries", dict(LOSSES._entries))
+    assert "uniformity" not in LOSSES
+    spec = importlib.util.spec_from_file_location("new_loss", PLUGIN)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "new_loss", module)
+    spec.loader.exec_module(module)
+    (tmp_path / "new.toml").write_text(
+        f'extends = "{FOLDER}/simcse_en.toml"\nremove = ["paper"]\n[losses.uniformity]\nweight = 0.1\n'
+    )
+
+    result = run(str(tmp_path / "new.toml"), parts)
+
+    plain = run("simcse_en", parts)
+    assert result.recipe == "new"
+    assert result.last_state != plain.last_state
+    metrics = store.client.get_run(result.run_id).data.metrics
+    total = metrics["loss/info_nce"] + 0.1 * metrics["loss/uniformity"]
+    assert metrics["train/loss"] == pytest.approx(total, abs=1e-5)
+
+
+def test_a_baseline_without_training(parts, home, tmp_path):
+    store = fresh_store(home)
+    path = tmp_path / "baseline.toml"
+    path.write_text(
+        f'schema = 1\ntitle = "Mean"\n[encoders.online]\nname = "transformer"\nmodel = "{parts.models["bert"]}"\n'
+        'pooling = "mean"\n[data]\n[train]\nsteps = 0\n[evaluators.dev]\nname = "sts"\ndataset = "graded_pairs"\n'
+        'split = "dev"\n'
+    )
+
+    result = execute(Job(load(str(path)), 0, "cpu"), Silent())
+
+    assert (result.steps, result.last_state, result.selected_step, result.untrained) == (0, None, None, {})
+    encoder, _ = open_encoder(str(parts.models["bert"]), "mean")
+    assert set(result.scores) == {"dev"}
+    assert result.scores["dev"]["spearman"] != 0
+    saved, _ = open_encoder(str(home / "runs" / str(result.run_id) / "model"))
+    tokens = encoder.vocabulary.pad([[2, 7, 9, 3]])
+    torch.testing.assert_close(saved.represent(tokens), encoder.represent(tokens), rtol=0, atol=0)
+    assert store.client.get_run(result.run_id).info.status == "FINISHED"
+
+
+def test_untrained_scores_of_every_evaluator(parts, home):
+    fresh_store(home)
+    other = ["evaluators.extra.name=sts", "evaluators.extra.dataset=graded_pairs", "evaluators.extra.split=test"]
+    without = run("simcse_en", parts, *other)
+    result = run("simcse_en", parts, *other, "evaluate.untrained=true")
+    assert set(without.untrained) == {"stsb_dev"}
+    assert set(result.untrained) == {"stsb_dev", "extra"}
+    assert result.untrained["stsb_dev"] == without.untrained["stsb_dev"]
+    assert result.scores == without.scores
+
+
+def test_untrained_scores_where_nothing_selects(parts, home):
+    fresh_store(home)
+    changed, dropped = parts.options(load("simcse_en").recipe)
+    loaded = load("simcse_en", [*changed, "evaluate.untrained=true"], [*dropped, "evaluate.select"])
+    result = execute(Job(loaded, 0, "cpu"), Silent())
+    assert set(result.untrained) == {"stsb_dev"}
+    assert (result.select, result.selected_step, result.curve) == (None, None, {})
+    assert result.scores != result.untrained
+
+
+def test_artifacts_say_what_ran(parts, home, tmp_path):
+    store = fresh_store(home)
+    result = run("mini/simcse_en", parts)
+    names = {file.path for file in store.client.list_artifacts(result.run_id)}
+    assert names == {"recipe.toml", "resolved.toml", "environment.json", "result.json", "model"}
+    path = store.client.download_artifacts(result.run_id, "recipe.toml", str(tmp_path))
+    assert Path(path).read_text() == (FOLDER / "mini" / "simcse_en.toml").read_text()
+    path = store.client.download_artifacts(result.run_id, "environment.json", str(tmp_path))
+    assert json.loads(Path(path).read_text())["torch"] == torch.__version__
+    inputs = store.client.get_run(result.run_id).inputs.dataset_inputs
+    assert {(one.dataset.name, one.tags[0].value) for one in inputs} == {
+        ("text.tsv", "training"), ("graded_pairs/dev", "evaluation"),
+    }  # fmt: skip
