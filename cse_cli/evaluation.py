@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from cse_cli.devices import Compute
 from cse_cli.encoding import SentenceEncoder
 from cse_cli.recipe.schema import Evaluate
+from cse_cli.results import Scores
 from registry.types import Encoder, Evaluator
-
-Scores = dict[str, dict[str, float]]
-"""Evaluator → metric → value."""
 
 
 def evaluate(

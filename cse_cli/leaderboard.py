@@ -13,16 +13,13 @@ from pydantic import BaseModel, ConfigDict
 
 from cse_cli.recipe.find import name_of
 from cse_cli.recipe.schema import Recipe
-from cse_cli.results import Result
+from cse_cli.results import STS_TASKS, Result, Scores
 from cse_cli.spread import Score, alone, beside_one_run, beside_untrained
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import AVERAGE, Column, PaperTables, Table
 
 SCHEMA_VERSION = 1
-STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
-"""What recipes call the evaluators of the seven test sets that the field's average is taken over."""
-
 Standing = Literal["current", "changed", "other_model", "missing"]
 Judge = Callable[[Result], Standing]
 
@@ -174,13 +171,20 @@ def _our_row(group: list[Result], standing: Judge, table: Table, identifier: str
 def _value(result: Result, column: Column, table: Table) -> float | None:
     if column.evaluator == AVERAGE:
         others = [c.evaluator for c in table.columns if c.evaluator not in (None, AVERAGE)]
-        return _average(result, [name for name in others if name is not None], table.score)
+        return _average(result.scores, [name for name in others if name is not None], table.score)
     return result.scores.get(column.evaluator or "", {}).get(table.score)
 
 
-def _average(result: Result, evaluators: Sequence[str], metric: str) -> float | None:
+def _averages(of_seeds: Sequence[Scores]) -> list[float]:
+    """Return the average over the seven English sets of every seed, or nothing where one seed lacks a set."""
+    averages = [_average(scores, STS_TASKS, "spearman") for scores in of_seeds]
+    known = [average for average in averages if average is not None]
+    return known if len(known) == len(averages) else []
+
+
+def _average(scores: Scores, evaluators: Sequence[str], metric: str) -> float | None:
     """Return the papers' average: of scores rounded to two decimals; None where one is missing."""
-    values = [result.scores.get(name, {}).get(metric) for name in evaluators]
+    values = [scores.get(name, {}).get(metric) for name in evaluators]
     known = [round(value, 2) for value in values if value is not None]
     return fmean(known) if len(known) == len(values) else None
 
@@ -225,8 +229,11 @@ def _other_rows(group: list[Result], standing: Judge) -> list[Row]:
             untrained[evaluator] = alone(before)
         elif values:
             scores[evaluator] = alone(values)
-    if averages := [average for result in group if (average := _average(result, STS_TASKS, "spearman")) is not None]:
-        scores[AVERAGE] = alone(averages)
+    if averages := _averages([result.scores for result in group]):
+        before = _averages([result.untrained for result in group])
+        scores[AVERAGE] = beside_untrained(averages, before) if before else alone(averages)
+        if before:
+            untrained[AVERAGE] = alone(before)
     trained = _row(group, standing, scores)
     if not untrained:
         return [trained]

@@ -88,6 +88,8 @@ class Screen:
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Print dev scores; the best so far is marked."""
+        if step == 0:  # scoring the untrained state is no training time: the estimate starts here
+            self._from = (0, time.monotonic())
         shown = "  ".join(f"{escape(name)} {value:.2f}" for name, value in scores.items())
         self._dev = f"dev {next(iter(scores.values())):.2f}  "
         label = "untrained" if step == 0 else f"step {step}"

@@ -10,13 +10,12 @@ from typing import Any
 
 from cse_cli import tracking
 from cse_cli.environment import environment, git_commit
-from cse_cli.evaluation import Scores
 from cse_cli.job import Job, Prepared
 from cse_cli.recipe.rules import is_test_split
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.toml import to_toml
 from cse_cli.resolve import Experiment
-from cse_cli.results import PaperRow, Result, Versions
+from cse_cli.results import PaperRow, Result, Scores, Versions
 from cse_cli.training.loop import Trainer
 
 

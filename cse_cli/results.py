@@ -7,6 +7,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+"""The seven English sets of every table, in the papers' order: data sets, and what recipes call their evaluators."""
+
+Scores = dict[str, dict[str, float]]
+"""Evaluator → metric → value."""
+
 
 class Versions(BaseModel):
     """What ran.
@@ -62,8 +68,8 @@ class Result(BaseModel):
     seed: int
     paper: PaperRow | None = None
     model: str
-    scores: dict[str, dict[str, float]]
-    untrained: dict[str, dict[str, float]] = Field(default_factory=dict)
+    scores: Scores
+    untrained: Scores = Field(default_factory=dict)
     curve: dict[int, float] = Field(default_factory=dict)
     selected_step: int | None = None
     select: str | None = None

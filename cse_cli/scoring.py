@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cse_cli.devices import choose
-from cse_cli.evaluation import Scores, evaluate
+from cse_cli.evaluation import evaluate
 from cse_cli.recipe.schema import Evaluate
+from cse_cli.results import STS_TASKS, Scores
 from cse_cli.run_folder import model_of_run
 from registry import EVALUATORS, catalogue
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.types import Evaluator
-
-ENGLISH_STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
-"""The seven sets of every table, in the papers' order."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ def evaluators(tasks: str) -> dict[str, Evaluator]:
     """
     found: dict[str, Evaluator] = {}
     for task in tasks.split(","):
-        for name in ENGLISH_STS if task == "sts" else (task.strip(),):
+        for name in STS_TASKS if task == "sts" else (task.strip(),):
             dataset, _, split = name.partition("/")
             _demand_pairs(dataset, split or "test")
             found[name] = EVALUATORS["sts"].build({"dataset": dataset, "split": split or "test"})

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean
 
-from cse_cli.leaderboard import STS_TASKS
-from cse_cli.results import Result
+from cse_cli.results import STS_TASKS, Result
 from cse_cli.tracking import tags as names
 from cse_cli.tracking.reader import RecordedRun
 

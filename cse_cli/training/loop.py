@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cse_cli.evaluation import Scores, evaluate, score
+from cse_cli.evaluation import evaluate, score
 from cse_cli.job import Prepared
 from cse_cli.observer import Observer
+from cse_cli.results import Scores
 from cse_cli.step import StepState
 from cse_cli.tracking import Tracker
 from cse_cli.training import checkpoint

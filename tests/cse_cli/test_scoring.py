@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.results import STS_TASKS
 from cse_cli.run_folder import RunFolder, model_of_run
-from cse_cli.scoring import ENGLISH_STS, Request, evaluators, score_models
+from cse_cli.scoring import Request, evaluators, score_models
 from registry import catalogue
 from registry.errors import CseError, UnknownNameError
 from registry.evaluators.sts import Sts
@@ -30,8 +31,8 @@ def named(tasks: str) -> dict[str, tuple[str, str]]:
 
 
 def test_sts_is_the_seven_english_sets():
-    assert named("sts") == {name: (name, "test") for name in ENGLISH_STS}
-    assert len(ENGLISH_STS) == 7
+    assert named("sts") == {name: (name, "test") for name in STS_TASKS}
+    assert len(STS_TASKS) == 7
 
 
 @pytest.mark.parametrize(
@@ -41,8 +42,8 @@ def test_sts_is_the_seven_english_sets():
         ("stsb/dev", {"stsb/dev": ("stsb", "dev")}),
         ("stsb, sickr/all", {"stsb": ("stsb", "test"), "sickr/all": ("sickr", "all")}),
         ("stsb,stsb", {"stsb": ("stsb", "test")}),
-        ("sts,stsb", {name: (name, "test") for name in ENGLISH_STS}),
-        ("sts,sickr/all", {**{name: (name, "test") for name in ENGLISH_STS}, "sickr/all": ("sickr", "all")}),
+        ("sts,stsb", {name: (name, "test") for name in STS_TASKS}),
+        ("sts,sickr/all", {**{name: (name, "test") for name in STS_TASKS}, "sickr/all": ("sickr", "all")}),
     ],
 )
 def test_task_lists(tasks, expected):
