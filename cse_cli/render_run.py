@@ -31,13 +31,14 @@ def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, 
     if not console.is_terminal:
         console.width = 400
     for recipe in dict.fromkeys(result.recipe_hash for result in results):
-        console.print(_table([result for result in results if result.recipe_hash == recipe], metrics[recipe]))
+        runs = [result for result in results if result.recipe_hash == recipe]
+        console.print(f"[bold]{escape(runs[0].recipe)}[/bold] · {escape(runs[0].title)}", soft_wrap=True)
+        console.print(_table(runs, metrics[recipe]))
         console.print()
 
 
 def _table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
-    title = f"{escape(runs[0].recipe)} · {escape(runs[0].title)}"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     for heading in ("", *shown, "step", "seconds"):
         table.add_column(heading, justify="left" if heading == "" else "right", no_wrap=True)
     if runs[0].untrained:
