@@ -22,9 +22,10 @@ FILE = "checkpoint.pt"
 def write(path: Path, content: Mapping[str, Any]) -> None:
     """Save `content` so that a crash leaves either the old file or the new one."""
     partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        torch.save(dict(content), file)
-        file.flush()
+    # By name: a signal that arrives inside torch's writer then waits for it, where a Python file would let it break in
+    # and come out as an error of the writer.
+    torch.save(dict(content), str(partial))
+    with partial.open("rb") as file:
         os.fsync(file.fileno())
     partial.replace(path)
 

@@ -56,7 +56,7 @@ def stop_in_the_middle(process: subprocess.Popen[str], store: Store, number: sig
 def test_asked_to_stop(number, code, file, store, tmp_path):
     process = cse(file, folder=tmp_path)
     run_id, out, err = stop_in_the_middle(process, store, number)
-    assert (process.returncode, out) == (code, "")
+    assert (process.returncode, out) == (code, ""), err
     assert err.rstrip().split("\n")[-1] == f"stopped; go on with: cse run --resume {run_id[:8]}"
     assert "Traceback" not in err
     assert store.client.get_run(run_id).info.status == "KILLED"

@@ -51,6 +51,17 @@ def test_a_signal_ends_the_block_as_killed_and_handlers_come_back(number: signal
     assert signal.getsignal(number) == before
 
 
+def test_a_signal_that_comes_out_as_another_error_still_ends_the_block_as_killed() -> None:
+    tracker = Recorded()
+    with pytest.raises(Terminated) as caught, ending(tracker):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except Terminated as end:  # as code in C does that a signal breaks into
+            raise RuntimeError("unexpected pos 64 vs 0") from end
+    assert caught.value.code == 143
+    assert tracker.ends == ["KILLED"]
+
+
 def test_a_second_signal_does_not_disturb_the_end() -> None:
     class Slow(Recorded):
         def finish(self, status: Status) -> None:
