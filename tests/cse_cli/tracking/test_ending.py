@@ -53,11 +53,15 @@ def test_a_signal_ends_the_block_as_killed_and_handlers_come_back(number: signal
 
 def test_a_signal_that_comes_out_as_another_error_still_ends_the_block_as_killed() -> None:
     tracker = Recorded()
-    with pytest.raises(Terminated) as caught, ending(tracker):
+
+    def writer_in_c() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
-        except Terminated as end:  # as code in C does that a signal breaks into
+        except Terminated as end:
             raise RuntimeError("unexpected pos 64 vs 0") from end
+
+    with pytest.raises(Terminated) as caught, ending(tracker):
+        writer_in_c()
     assert caught.value.code == 143
     assert tracker.ends == ["KILLED"]
 
