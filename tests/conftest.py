@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.shrunken import Small
 
 # Before torch and tokenizers are imported: tests run two at a time, and one thread adds in one order.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -55,3 +59,21 @@ def data() -> Path:
 def models() -> Path:
     """Return the folder of the small encoders; for tests marked `data`."""
     return FOLDERS["CSE_MODELS"]
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Small:
+    """What any recipe can be shrunk to: tiny models and a few sentences."""
+    from tests.shrunken import small
+
+    return small(tmp_path_factory.mktemp("parts"))
+
+
+@pytest.fixture
+def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handful of pairs in place of every data set's."""
+    from registry import catalogue
+    from tests.shrunken import pairs
+
+    monkeypatch.setattr(catalogue, "read_pairs", pairs)
+    monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")

@@ -19,25 +19,17 @@ from cse_cli.recipe.load import load
 from cse_cli.results import Result
 from cse_cli.running import execute
 from cse_cli.tracking.reader import finished_results
-from registry import EVALUATORS, LOSSES, catalogue
+from registry import EVALUATORS, LOSSES
 from registry.encoders.saved import open_encoder
 from tests.cse_cli.tracking.stores import fresh_store
-from tests.shrunken import STEPS, Small, pairs, small
+from tests.shrunken import STEPS, Small
 
 NAMES = list(all_recipes())
 FOLDER = Path(__file__).resolve().parent.parent / "recipes"
 PLUGIN = Path(__file__).parent / "plugin_example" / "cse_uniformity" / "uniformity.py"
 
 
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Small:
-    return small(tmp_path_factory.mktemp("parts"))
-
-
-@pytest.fixture(autouse=True)
-def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "read_pairs", pairs)
-    monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")
+pytestmark = pytest.mark.usefixtures("few_pairs")
 
 
 def run(recipe: str, parts: Small, *more: str, seed: int = 5) -> Result:

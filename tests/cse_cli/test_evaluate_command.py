@@ -10,21 +10,11 @@ from cse_cli.job import Job
 from cse_cli.observer import Silent
 from cse_cli.recipe.load import load
 from cse_cli.running import execute
-from registry import catalogue
 from tests.cse_cli.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
-from tests.shrunken import Small, pairs, recipe, small
+from tests.shrunken import recipe
 
-
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Small:
-    return small(tmp_path_factory.mktemp("parts"))
-
-
-@pytest.fixture(autouse=True)
-def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "read_pairs", pairs)
-    monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")
+pytestmark = pytest.mark.usefixtures("few_pairs")
 
 
 def evaluate(*arguments: object, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

@@ -12,23 +12,14 @@ import torch
 from cse_cli.results import Result
 from cse_cli.tracking.store import Store
 from cse_cli.training.loop import Trainer
-from registry import catalogue
 from tests.cse_cli.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
-from tests.shrunken import Small, pairs, recipe, small
+from tests.shrunken import Small, recipe
 
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Small:
-    return small(tmp_path_factory.mktemp("parts"))
-
-
-@pytest.fixture(autouse=True)
-def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "read_pairs", pairs)
-    monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")
+pytestmark = pytest.mark.usefixtures("few_pairs")
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ def test_a_killed_run_ends_bit_for_bit_where_an_unbroken_one_does(text: str, tmp
     again_log = Recorded()
     again = trainer(tmp_path / "broken", prepared(text, checkpoint_every=3), again_log)
     again.restore()
-    assert again.progress.step == at // 3 * 3 or at % 5 == 0 or at < 3 or again.progress.step % 3 == 0
+    assert again.progress.step == at // 3 * 3
     again.run()
 
     assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
