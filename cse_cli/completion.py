@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-KINDS = ("augmenters", "encoders", "evaluators", "generators", "losses", "queues")
-_VERSION = 1
+KINDS = ("augmenters", "encoders", "evaluators", "generators", "heads", "losses", "queues")
+_VERSION = 2
 _REGISTERED = r'@[A-Z]+\.register\("([^"]+)"\)'
 
 

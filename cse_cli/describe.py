@@ -14,7 +14,7 @@ from registry.core import Entry
 from registry.kinds import REGISTRIES
 from registry.types import Augmenter, Tune
 
-_LEVELS = {"on_text": "text", "on_tokens": "tokens", "on_embeddings": "embeddings"}
+_LEVELS = {"on_text": "text", "on_pieces": "sub-words", "on_tokens": "tokens", "on_embeddings": "embeddings"}
 
 
 def entries(kind: str | None = None) -> list[Entry[Any]]:

@@ -1,4 +1,4 @@
-"""Where a run computes: devices, precision, and tensors that every device shares."""
+"""Where a run computes: device and precision."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
-from torch import Tensor
 
 from registry.errors import CseError
 
@@ -84,46 +82,3 @@ def _place(device: str) -> torch.device:
     if place.type == "cuda" and (place.index or 0) >= found:
         raise CseError(f"--device: '{device}' is not on this machine ({found} CUDA devices found)", "use --device auto")
     return place
-
-
-class _Gather(torch.autograd.Function):
-    """All devices' rows below each other, by rank.
-
-    Every rank computes the same loss of the gathered rows, so the gradient of this rank's rows is already complete in
-    its own backward pass. Data parallelism then averages over ranks, which is undone here by the factor `world`.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, local: Tensor) -> Tensor:
-        ctx.rows = local.shape[0]
-        world = dist.get_world_size()
-        parts = [torch.empty_like(local) for _ in range(world)]
-        dist.all_gather(parts, local.contiguous())
-        return torch.cat(parts)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        start = dist.get_rank() * ctx.rows
-        return gradients[0][start : start + ctx.rows] * dist.get_world_size()
-
-
-def world_size() -> int:
-    """Return the number of processes that train together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def rank() -> int:
-    """Return this process's place among them."""
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
-
-
-def all_devices(local: Tensor) -> Tensor:
-    """Return (N, …): the rows of every device, with the exact gradient of one big batch.
-
-    Args:
-        local: (B, …); B must be equal on all devices.
-    """
-    if world_size() == 1:
-        return local
-    gathered: Tensor = _Gather.apply(local)  # type: ignore[no-untyped-call]
-    return gathered

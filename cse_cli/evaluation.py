@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from cse_cli.data import ViewPlan
 from cse_cli.devices import Compute
 from cse_cli.encoding import SentenceEncoder
 from cse_cli.recipe.schema import Evaluate
 from cse_cli.results import Scores
+from registry.errors import CseError
 from registry.types import Encoder, Evaluator
 
 
@@ -17,14 +19,32 @@ def evaluate(
     settings: Evaluate,
     compute: Compute,
     only: Iterable[str] = (),
+    plans: Mapping[str, ViewPlan] | None = None,
 ) -> Scores:
     """Return the scores of `encoder` under the evaluators named in `only`, or all of them.
 
     Evaluation draws no random numbers, so training goes on as if it had not happened.
     """
     wanted = list(only) or list(evaluators)
-    encode = SentenceEncoder(encoder, compute, settings.batch_size, settings.max_length)
-    return {name: evaluators[name](encode) for name in wanted}
+    encode = SentenceEncoder(encoder, compute, settings.batch_size, settings.max_length, plans)
+    if encoder.fits == "once":
+        encoder.fit(encode, ())
+    scores: Scores = {}
+    for name in wanted:
+        if encoder.fits == "each":
+            encoder.fit(encode, _own_sentences(name, evaluators[name]))
+        scores[name] = evaluators[name](encode)
+    return scores
+
+
+def _own_sentences(name: str, evaluator: Evaluator) -> Sequence[str]:
+    texts = evaluator.texts()
+    if not texts:
+        raise CseError(
+            f"evaluator '{name}' gives no sentences of its own that the encoder could be fitted to",
+            "fit the encoder to a data set instead",
+        )
+    return texts
 
 
 def score(scores: Scores, path: str) -> float:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torch import Tensor, autocast, cat, nn
 from torch.nn.functional import pad
 
-from cse_cli.devices import all_devices
 from cse_cli.step import ProbeState, StepState
 from registry.core import Entry
+from registry.distributed import all_devices
 from registry.types import Augmenter, Component, Embedded, Encoded, Encoder, Loss, Negatives, Queue, Tokens
 
 
@@ -76,6 +76,8 @@ class Method(nn.Module):
         """Return label → loss of one step, unweighted."""
         self._embed(step)
         self._encode(step)
+        if self.queue is not None:
+            self.queue.observe(step)
         sentences = {name: all_devices(view.sentence) for name, view in step.views.items()}
         with autocast(next(iter(sentences.values())).device.type, enabled=False):
             return {label: self._loss(label, step.views, sentences) for label in self.terms}
@@ -91,13 +93,14 @@ class Method(nn.Module):
         assert isinstance(found, Encoder)
         return found
 
-    def components(self) -> Iterator[Component]:
-        """Yield every component, in the order their `after_step` runs: encoders, augmenters, losses, queue."""
-        yield from (self.encoder(name) for name in self.encoders)
-        yield from (augmenter for view in self.views.values() for augmenter in view.augmenters)
-        yield from (loss for loss in self.losses.values() if isinstance(loss, Component))
+    def components(self) -> Iterator[tuple[str, Component]]:
+        """Yield place in the recipe and component, in the order `after_step` runs: encoders first, the queue last."""
+        yield from ((f"encoders.{name}", self.encoder(name)) for name in self.encoders)
+        for name, view in self.views.items():
+            yield from ((f"views.{name}.augment.{place}", a) for place, a in enumerate(view.augmenters))
+        yield from ((f"losses.{label}", loss) for label, loss in self.losses.items() if isinstance(loss, Component))
         if self.queue is not None:
-            yield self.queue
+            yield "queue", self.queue
 
     def _embed(self, step: StepState) -> None:
         """Tokens → token vectors → augmenters, view by view in recipe order."""
@@ -141,7 +144,7 @@ class Method(nn.Module):
 
 def encode_together(encoder: Encoder, members: Mapping[str, Embedded]) -> dict[str, Encoded]:
     """Run one encoder over all its views in a single pass; rows and lengths are given back view by view."""
-    tokens = Tokens.stack([member.tokens for member in members.values()])
+    tokens = Tokens.stack({view: member.tokens for view, member in members.items()})
     vectors = cat([pad(m.vectors, (0, 0, 0, tokens.length - m.vectors.shape[1])) for m in members.values()])
     together = encoder.encode(tokens, vectors).float()
     found: dict[str, Encoded] = {}

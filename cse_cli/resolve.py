@@ -10,7 +10,7 @@ import torch
 from cse_cli.data import ViewPlan
 from cse_cli.method import BoundView, Method, Term
 from cse_cli.recipe.schema import Recipe, View
-from registry import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.errors import CseError
 from registry.types import Encoder, Evaluator, Loss
 
@@ -52,6 +52,8 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     encoders: dict[str, Encoder] = {}
     for name, part in recipe.encoders.items():
         encoders[name] = ENCODERS[part.name].build(part.params, encoders)
+        heads = {key: HEADS[head.name].build(head.params, encoders) for key, head in part.heads.items()}
+        encoders[name].attach(heads)
         _demand_room(name, encoders[name], recipe)
     views = {name: _view(view, encoders) for name, view in recipe.views.items()}
     queue = None

@@ -63,7 +63,8 @@ def execute(job: Job, observer: Observer) -> Result:
             folder.create()  # after its inputs are recorded: what can be taken up again has them
         trainer = _train(prepared, folder.path, tracker, observer)
         observer.preparing("scoring the selected state")
-        scores = evaluate(prepared.experiment.scored, prepared.experiment.evaluators, recipe.evaluate, prepared.compute)
+        one = prepared.experiment
+        scores = evaluate(one.scored, one.evaluators, recipe.evaluate, prepared.compute, plans=one.plans)
         result = recording.make_result(prepared, trainer, scores, tracker.run_id)
         recording.record_outcome(tracker, prepared, result, folder.path)
     folder.close()

@@ -8,7 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from cse_cli.devices import all_devices
+from registry.distributed import all_devices, world_size
+from registry.errors import CseError, suggestion
 from registry.types import Batch, Embedded, Encoded
 
 
@@ -54,11 +55,16 @@ class StepState:
     def gradient(self, view: str) -> Tensor:
         """Return (B, L, W): ∂loss/∂token vectors at the unperturbed point, with this step's own dropout masks.
 
+        The loss is that of the whole batch, however many devices share it.
+
         Runs the formula once more in a probe whose own gradients are zero, with the random state put back afterwards;
         parameters' gradients are untouched. One forward and backward pass, shared by all views of the step.
         """
         if self._gradients is None:
             self._gradients = self._probe()
+        if view not in self._gradients:
+            hint = suggestion(view, self._gradients)
+            raise CseError(f"unknown view '{view}'.{hint}", f"one of {', '.join(self._gradients)}")
         return self._gradients[view]
 
     def _probe(self) -> dict[str, Tensor]:
@@ -70,7 +76,7 @@ class StepState:
             found = torch.autograd.grad(loss, [probe.unperturbed[name] for name in names], allow_unused=True)
         self.generator.set_state(kept)
         return {
-            name: torch.zeros_like(probe.unperturbed[name]) if gradient is None else gradient.detach()
+            name: torch.zeros_like(probe.unperturbed[name]) if gradient is None else gradient.detach() / world_size()
             for name, gradient in zip(names, found, strict=True)
         }
 

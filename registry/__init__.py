@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from registry.core import Entry, Registry
     from registry.errors import CseError
-    from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, LOSSES, QUEUES, REGISTRIES
+    from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES, REGISTRIES
     from registry.types import Tune
 
 _HOMES = {"CseError": "errors", "Tune": "types", "Entry": "core", "Registry": "core"}
 
 __all__ = [
-    "AUGMENTERS", "ENCODERS", "EVALUATORS", "GENERATORS", "LOSSES", "QUEUES", "REGISTRIES",
+    "AUGMENTERS", "ENCODERS", "EVALUATORS", "GENERATORS", "HEADS", "LOSSES", "QUEUES", "REGISTRIES",
     "CseError", "Entry", "Registry", "Tune",
 ]  # fmt: skip
 

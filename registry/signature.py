@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from registry.errors import RegistrationError
 from registry.types import AllDevices, Encoded, Encoder, NamesAView, Negatives, Reference
 
-RESERVED = frozenset({"name", "weight", "views", "queue", "augment"})
+RESERVED = frozenset({"name", "weight", "views", "queue", "augment", "heads"})
 """Keys of a component's table that belong to the recipe, so no parameter may be called so."""
 
 InputKind = Literal["sentences", "encoded", "negatives"]

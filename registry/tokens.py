@@ -19,10 +19,27 @@ class Sample:
         text: The sentence.
         pair: Second segment, for methods that encode two sentences jointly.
         label: Made by an augmenter that composes pairs.
+        joint: Cut a pair as one text of twice the length, longest side first, instead of each side by itself.
     """
 
     text: str
     pair: str | None = None
+    label: int | None = None
+    joint: bool = False
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """One sentence or pair as sub-word ids without special tokens, each side cut to what fits.
+
+    Args:
+        first: The sentence.
+        second: The second segment of a pair.
+        label: As in `Sample`.
+    """
+
+    first: tuple[int, ...]
+    second: tuple[int, ...] | None = None
     label: int | None = None
 
 
@@ -36,7 +53,9 @@ class Tokens:
         types: (B, L) int64 segment ids.
         positions: (B, L) int64, counted from 0; the encoder adds its own offset.
         labels: (B,) or None.
+        targets: (B, L) what stood at places an augmenter hid, −100 elsewhere; or None.
         side: Column name → that column's tokens, for augmenters that read a second text.
+        groups: View and its rows, in order, where several views are stacked; empty for one view by itself.
     """
 
     ids: Tensor
@@ -44,7 +63,9 @@ class Tokens:
     types: Tensor
     positions: Tensor
     labels: Tensor | None = None
+    targets: Tensor | None = None
     side: Mapping[str, Tokens] = field(default_factory=dict)
+    groups: tuple[tuple[str, int], ...] = ()
 
     @property
     def rows(self) -> int:
@@ -65,6 +86,7 @@ class Tokens:
             types=self.types.to(device, non_blocking=True),
             positions=self.positions.to(device, non_blocking=True),
             labels=None if self.labels is None else self.labels.to(device, non_blocking=True),
+            targets=None if self.targets is None else self.targets.to(device, non_blocking=True),
             side={column: tokens.to(device) for column, tokens in self.side.items()},
         )
 
@@ -80,18 +102,20 @@ class Tokens:
             mask=F.pad(self.mask, (0, extra)),
             types=F.pad(self.types, (0, extra)),
             positions=torch.cat([self.positions, positions], dim=1),
+            targets=None if self.targets is None else F.pad(self.targets, (0, extra), value=-100),
         )
 
     @staticmethod
-    def stack(parts: Sequence[Tokens]) -> Tokens:
-        """Return the rows of all parts below each other, padded to the longest; labels and side are dropped."""
-        length = max(part.length for part in parts)
-        padded = [part.padded_to(length) for part in parts]
+    def stack(views: Mapping[str, Tokens]) -> Tokens:
+        """Return the rows of all views below each other, padded to the longest: what an encoder reads, no more."""
+        length = max(tokens.length for tokens in views.values())
+        padded = [tokens.padded_to(length) for tokens in views.values()]
         return Tokens(
             ids=torch.cat([p.ids for p in padded]),
             mask=torch.cat([p.mask for p in padded]),
             types=torch.cat([p.types for p in padded]),
             positions=torch.cat([p.positions for p in padded]),
+            groups=tuple((view, tokens.rows) for view, tokens in views.items()),
         )
 
 
@@ -148,11 +172,29 @@ class Vocabulary(Protocol):
     def fingerprint(self) -> str:
         """Digest of the tokenizer's content: a key of the token cache."""
 
+    @property
+    def size(self) -> int:
+        """Number of ids."""
+
+    @property
+    def specials(self) -> frozenset[int]:
+        """Ids that stand for no text: [CLS], [SEP], [PAD], [MASK], [UNK] and their like."""
+
+    @property
+    def mask(self) -> int | None:
+        """The id of [MASK], where there is one."""
+
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Return token ids of single sentences, specials included, truncated to `max_length`."""
 
     def pad(self, rows: Sequence[Sequence[int]]) -> Tokens:
         """Return single sentences padded to the longest."""
 
+    def pieces(self, samples: Sequence[Sample], max_length: int) -> list[Pieces]:
+        """Return samples as sub-words: each side of a pair fits `max_length` with the specials of a single sentence."""
+
+    def assemble(self, pieces: Sequence[Pieces]) -> Tokens:
+        """Return padded tokens with the model's own special tokens and segments around sentences and pairs."""
+
     def tokens(self, samples: Sequence[Sample], max_length: int) -> Tokens:
-        """Tokenise samples, pairs too: each side is truncated to `max_length` first, then the pair is built."""
+        """Tokenise samples: `assemble` of `pieces`."""

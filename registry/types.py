@@ -1,102 +1,31 @@
-"""The values that travel through a training step, and the base classes of components.
+"""The base classes of components, and by re-export the values that travel through a training step.
 
 Shapes: B sentences on this device, N = B × devices, L tokens, W token width, D sentence width, K queue entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Annotated, ClassVar, Protocol
+from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
 
-from registry.tokens import Embedded, Encoded, Sample, Tokens, Vocabulary
-
-Batch = Mapping[str, Tokens]
-"""View name → its tokens; row i of every view is the same sentence."""
-
-Encode = Callable[[Sequence[str]], Tensor]
-"""Sentences → (n, D) float32 vectors on the CPU, row i for sentence i: all an evaluator knows of a model."""
-
-
-@dataclass(frozen=True)
-class AllDevices:
-    """Marks a tensor gathered from every device, with gradient."""
-
-
-@dataclass(frozen=True)
-class NamesAView:
-    """Marks a parameter whose value is the name of one of the recipe's views."""
-
-
-@dataclass(frozen=True)
-class Tune:
-    """The range `cse tune` searches for a parameter, declared beside its bounds.
-
-    Args:
-        low: Smallest value tried.
-        high: Largest value tried.
-        log: Whether to search on a logarithmic scale.
-        step: Spacing of the values, for integers mostly.
-    """
-
-    low: float
-    high: float
-    log: bool = False
-    step: float | None = None
-
-
-Sentences = Annotated[Tensor, AllDevices()]
-"""(N, D): a view's sentence vectors from every device, with gradient."""
-
-ViewName = Annotated[str, NamesAView()]
-"""The name of a view declared in the recipe."""
-
-
-@dataclass(frozen=True)
-class Negatives:
-    """What the queue holds, detached.
-
-    Args:
-        vectors: (K, D); K is 0 where there is no queue or it is empty.
-        log_weights: (K,) natural logarithm of each entry's weight in a softmax; −inf switches an entry off.
-    """
-
-    vectors: Tensor
-    log_weights: Tensor
-
-    @staticmethod
-    def none(like: Tensor) -> Negatives:
-        """Return zero entries of the width, type and device of `like` (…, D)."""
-        return Negatives(like.new_zeros((0, like.shape[-1])), like.new_zeros(0))
-
-
-class Step(Protocol):
-    """What one training step tells its components."""
-
-    index: int
-    """Steps done before this one: 0 at the first."""
-    total: int
-    generator: torch.Generator
-    """The same stream on every device."""
-
-    @property
-    def embedded(self) -> Mapping[str, Embedded]:
-        """Token vectors of the views perturbed so far."""
-
-    @property
-    def views(self) -> Mapping[str, Encoded]:
-        """View → what its encoder made of it; complete once all encoders ran."""
-
-    def gradient(self, view: str) -> Tensor:
-        """Return (B, L, W): ∂loss/∂token vectors of `view` at the unperturbed point."""
-
-    def sentences(self, view: str) -> Tensor:
-        """Return (N, D): the view's sentence vectors from every device, detached: what a queue stores."""
+from registry.errors import CseError
+from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabulary
+from registry.values import (
+    AllDevices,
+    Batch,
+    Encode,
+    NamesAView,
+    Negatives,
+    Reference,
+    Sentences,
+    Step,
+    Tune,
+    ViewName,
+)  # fmt: skip
 
 
 class Component:
@@ -115,6 +44,14 @@ class Component:
     def after_step(self, step: Step) -> None:
         """Act after the optimiser's step: a queue fills, a momentum encoder follows."""
 
+    def report(self) -> dict[str, float]:
+        """Return figures about itself for the run's record, such as how often it had to fall back."""
+        return {}
+
+    def notices(self) -> list[str]:
+        """Return what the user should be told, each sentence once."""
+        return []
+
 
 class Augmenter(Component):
     """Makes one view differ from another. Override the level it acts on; the others pass through."""
@@ -128,6 +65,10 @@ class Augmenter(Component):
         """Change sentences before the tokeniser."""
         return samples
 
+    def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:  # noqa: ARG002 - a hook
+        """Change sub-words of the whole batch, after the tokeniser and before special tokens are added."""
+        return pieces
+
     def on_tokens(self, tokens: Tokens, step: Step) -> Tokens:  # noqa: ARG002 - a hook
         """Change token ids, mask or positions."""
         return tokens
@@ -135,6 +76,31 @@ class Augmenter(Component):
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:  # noqa: ARG002 - a hook
         """Change token vectors, before the embedding dropout."""
         return embedded
+
+
+class Head(Component, nn.Module):
+    """Stands between the pooled vector and the losses; part of the encoder that the recipe puts it under."""
+
+    def fit(self, width: int, encoder: Encoder) -> int:
+        """Make the weights for vectors `width` wide; return the width of what comes out.
+
+        Raises:
+            CseError: `encoder` lacks what the head starts from.
+        """
+        raise NotImplementedError
+
+    def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:
+        """Return (B, out).
+
+        Args:
+            pooled: (B, width), the rows of several views below each other.
+            groups: View and its rows, in order; empty where all rows are of one view.
+        """
+        raise NotImplementedError
+
+    def dense(self) -> tuple[Tensor, Tensor, str] | None:
+        """Return weight (out, width), bias (out,) and "Tanh" or "Identity" if one such layer is all the head does."""
+        return None
 
 
 class Encoder(Component, nn.Module):
@@ -148,7 +114,30 @@ class Encoder(Component, nn.Module):
     """Tokens it can take at most; None where there is no limit."""
     augment_at: str = "layer"
     """Where `embed` stops: "layer" after the embedding layer (before its dropout), "word" at the word vectors."""
+    memory: float = 0.0
+    """Steps its weights look back on average: 1/(1 − decay) for a momentum encoder."""
+    fits: Literal["never", "once", "each"] = "never"
+    """When evaluation calls `fit`: for each state scored, or for each evaluator with that one's own sentences."""
     vocabulary: Vocabulary
+
+    def attach(self, heads: Mapping[str, Head]) -> None:
+        """Put training heads behind the pooling, in order.
+
+        Raises:
+            CseError: It takes none, or one of them does not fit.
+        """
+        if heads:
+            raise CseError(
+                f"{type(self).__name__} takes no heads: {', '.join(heads)}", "put them under the encoder it is made of"
+            )
+
+    def fit(self, encode: Encode, target: Sequence[str]) -> None:
+        """Adjust to unlabelled sentences before it is scored.
+
+        Args:
+            encode: Gives this encoder's vectors before any adjustment while `fit` runs.
+            target: The evaluator's own sentences where `fits` is "each", else none.
+        """
 
     def embed(self, tokens: Tokens) -> Tensor:
         """Return (B, L, W) token vectors, before any dropout."""
@@ -158,8 +147,13 @@ class Encoder(Component, nn.Module):
         """Drop, contextualise, pool and apply the training heads."""
         raise NotImplementedError
 
-    def represent(self, tokens: Tokens) -> Tensor:
-        """Return (B, D') the vectors evaluation uses, in eval mode: no dropout, no training-only head."""
+    def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
+        """Return (B, D') the vectors evaluation uses, in eval mode: no dropout, no training-only head.
+
+        Args:
+            tokens: What is read.
+            embeddings: (B, L, W) token vectors instead of those `embed` returns.
+        """
         raise NotImplementedError
 
     def export(self, folder: Path, max_length: int) -> None:
@@ -177,7 +171,15 @@ class Loss(Component, nn.Module):
 
 
 class Queue(Component, nn.Module):
-    """Sentence vectors of earlier steps, served as extra negatives."""
+    """Vectors served as extra negatives: sentences of earlier steps, or made for the step."""
+
+    view: str
+    """The view whose vectors it holds or resembles."""
+    length: int | None = None
+    """Most entries kept over steps; None where nothing is kept."""
+
+    def observe(self, step: Step) -> None:
+        """See the step's encoded views before the losses are computed."""
 
     def negatives(self) -> Negatives:
         """Return the filled part, detached."""
@@ -196,6 +198,10 @@ class Evaluator(Component):
         """Return metric → value."""
         raise NotImplementedError
 
+    def texts(self) -> Sequence[str]:
+        """Return the sentences of its whole data set, all splits, without labels: what transductive methods fit on."""
+        return ()
+
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split" → content digest of the data read."""
         return {}
@@ -209,16 +215,9 @@ class Generator(Component):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Reference:
-    """A parameter of a component that names another part of the recipe."""
-
-    parameter: str
-    kind: str = field(metadata={"values": ("encoder", "view")})
-
-
 __all__ = [
     "AllDevices", "Augmenter", "Batch", "Component", "Embedded", "Encode", "Encoded", "Encoder", "Evaluator",
-    "Generator", "Loss", "NamesAView", "Negatives", "Queue", "Reference", "Sample", "Sentences", "Step", "Tokens",
+    "Generator", "Head", "Loss", "NamesAView", "Negatives", "Pieces", "Queue", "Reference", "Sample",
+    "Sentences", "Step", "Tokens",
     "Tune", "ViewName", "Vocabulary",
 ]  # fmt: skip

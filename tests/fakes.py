@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from registry.tokens import Encoded, Sample, Tokens
+from registry.tokens import Encoded, Pieces, Sample, Tokens
 from registry.types import Encoder
 
 
@@ -15,6 +15,9 @@ class WordVocabulary:
     """Words are numbered by their first letter."""
 
     fingerprint = "words"
+    size = 32
+    specials = frozenset({0, 1})
+    mask = None
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         return [[1, *(2 + ord(word[0]) % 20 for word in text.split())][:max_length] for text in texts]
@@ -25,8 +28,14 @@ class WordVocabulary:
         mask = (ids != 0).long()
         return Tokens(ids, mask, torch.zeros_like(ids), torch.arange(length).expand(len(rows), length))
 
+    def pieces(self, samples: Sequence[Sample], max_length: int) -> list[Pieces]:
+        return [Pieces(tuple(row[1:]), label=s.label) for s in samples for row in self.ids([s.text], max_length)]
+
+    def assemble(self, pieces: Sequence[Pieces]) -> Tokens:
+        return self.pad([[1, *piece.first] for piece in pieces])
+
     def tokens(self, samples: Sequence[Sample], max_length: int) -> Tokens:
-        return self.pad(self.ids([sample.text for sample in samples], max_length))
+        return self.assemble(self.pieces(samples, max_length))
 
 
 class FakeEncoder(Encoder):
@@ -51,9 +60,9 @@ class FakeEncoder(Encoder):
         mask = tokens.mask.unsqueeze(-1).float()
         return Encoded((hidden * mask).sum(1) / mask.sum(1), dropped, hidden, tokens)
 
-    def represent(self, tokens: Tokens) -> Tensor:
+    def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
         was = self.training
         self.eval()
-        vectors = self.encode(tokens, self.embed(tokens)).sentence
+        vectors = self.encode(tokens, self.embed(tokens) if embeddings is None else embeddings).sentence
         self.train(was)
         return vectors

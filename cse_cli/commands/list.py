@@ -20,7 +20,7 @@ def list_(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="augmenters, encoders, evaluators, generators, losses, queues or recipes; all if left out.",
+            help="augmenters, encoders, evaluators, generators, heads, losses, queues or recipes; all if left out.",
             autocompletion=complete_kind,
         ),
     ] = None,

@@ -26,7 +26,7 @@ class ViewPlan:
         column: Column it reads.
         vocabulary: What tokenises it.
         side: Other columns its augmenters read → what tokenises those.
-        augmenters: Its augmenters, in order; those that change text act here.
+        augmenters: Its augmenters, in order; those that change text or sub-words act here.
     """
 
     column: str
@@ -36,8 +36,11 @@ class ViewPlan:
 
     @property
     def changes_text(self) -> bool:
-        """Whether an augmenter acts before the tokeniser, so that tokens cannot come from the cache."""
-        return any(type(augmenter).on_text is not Augmenter.on_text for augmenter in self.augmenters)
+        """Whether an augmenter acts before special tokens are added, so that tokens cannot come from the cache."""
+        return any(
+            type(a).on_text is not Augmenter.on_text or type(a).on_pieces is not Augmenter.on_pieces
+            for a in self.augmenters
+        )
 
 
 @dataclass
@@ -126,7 +129,10 @@ class Batches:
         rng = Random(f"{self.seed}:{step}:{name}")
         for augmenter in plan.augmenters:
             samples = augmenter.on_text(samples, rng)
-        return plan.vocabulary.tokens(self._own(samples), self.max_length)
+        pieces = plan.vocabulary.pieces(samples, self.max_length)
+        for augmenter in plan.augmenters:
+            pieces = augmenter.on_pieces(pieces, rng)
+        return plan.vocabulary.assemble(self._own(pieces))
 
     def _own(self, rows: list[T]) -> list[T]:
         """Return this process's share of a batch."""

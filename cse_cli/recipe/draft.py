@@ -16,9 +16,10 @@ from cse_cli.recipe.schema import Data, Evaluate, LossPart, Paper, Recipe, Train
 from cse_cli.recipe.sections import check_section
 from cse_cli.recipe.wording import shown_value
 from registry.core import Registry
-from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
+from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 
 _LOSS_KEYS = frozenset({"weight", "views", "queue"})
+_ENCODER_KEYS = frozenset({"heads"})
 _NONE: frozenset[str] = frozenset()
 
 
@@ -27,6 +28,7 @@ class Draft:
     """What is known of a recipe after each table was checked; a section is None where it cannot be used."""
 
     encoders: dict[str, Checked]
+    heads: dict[str, dict[str, Checked]]
     views: dict[str, View]
     augmenters: dict[str, tuple[Checked, ...]]
     queue: Checked | None
@@ -42,6 +44,8 @@ class Draft:
     def parts(self) -> Iterator[Checked]:
         """Yield every component, encoders first."""
         yield from self.encoders.values()
+        for heads in self.heads.values():
+            yield from heads.values()
         for augmenters in self.augmenters.values():
             yield from augmenters
         if self.queue is not None:
@@ -56,8 +60,10 @@ def draft(tables: Mapping[str, Any], origins: Origins, problems: Problems) -> Dr
     loss_parts = _parts(tables, "losses", LOSSES, _LOSS_KEYS, problems)
     losses = {key: check_section(LossPart, part.table, part.keys, problems) for key, part in loss_parts.items()}
     queue = tables.get("queue")
+    encoders = _parts(tables, "encoders", ENCODERS, _ENCODER_KEYS, problems)
     return Draft(
-        encoders=_parts(tables, "encoders", ENCODERS, _NONE, problems),
+        encoders=encoders,
+        heads={key: _heads(part, problems) for key, part in encoders.items()},
         views=views,
         augmenters=augmenters,
         queue=None if queue is None else check_part(queue, QUEUES, ("queue",), _NONE, problems),
@@ -114,15 +120,24 @@ def _tables(tables: Mapping[str, Any], section: str, problems: Problems) -> Mapp
 def _parts(tables: Mapping[str, Any], section: str, registry: Registry[Any], own: frozenset[str],
            problems: Problems) -> dict[str, Checked]:  # fmt: skip
     found = _tables(tables, section, problems)
-    _check_names(section, found, problems)
+    _check_names((section,), found, problems)
     return {key: check_part(table, registry, (section, key), own, problems) for key, table in found.items()}
+
+
+def _heads(encoder: Checked, problems: Problems) -> dict[str, Checked]:
+    found, keys = encoder.table.get("heads", {}), (*encoder.keys, "heads")
+    if not isinstance(found, Mapping):
+        problems.add(keys, f"should be a table of tables, not {shown_value(found)}")
+        return {}
+    _check_names(keys, found, problems)
+    return {key: check_part(table, HEADS, (*keys, key), _NONE, problems) for key, table in found.items()}
 
 
 def _views(tables: Mapping[str, Any], problems: Problems) -> tuple[dict[str, View], dict[str, tuple[Checked, ...]]]:
     views: dict[str, View] = {}
     augmenters: dict[str, tuple[Checked, ...]] = {}
     found = _tables(tables, "views", problems)
-    _check_names("views", found, problems)
+    _check_names(("views",), found, problems)
     for key, table in found.items():
         keys: Keys = ("views", key)
         augment = table.get("augment", []) if isinstance(table, Mapping) else []
@@ -142,14 +157,14 @@ def _augmenters(augment: Any, keys: Keys, problems: Problems) -> tuple[Checked, 
 
 def _ranges(tables: Mapping[str, Any], problems: Problems) -> dict[str, TuneRange]:
     found = _tables(tables, "tune", problems)
-    _check_names("tune", found, problems)
+    _check_names(("tune",), found, problems)
     ranges = {key: check_section(TuneRange, table, ("tune", key), problems) for key, table in found.items()}
     return {key: value for key, value in ranges.items() if value is not None}
 
 
-def _check_names(section: str, found: Mapping[str, Any], problems: Problems) -> None:
+def _check_names(section: Keys, found: Mapping[str, Any], problems: Problems) -> None:
     for key in found:
         plain = key.replace("_", "").replace("-", "")
         if not (key[:1].isalpha() and plain.isalnum() and key.isascii()):
             message = "a name starts with a letter and has only letters, digits, '_' and '-'"
-            problems.add((section, key), message, at_key=True)
+            problems.add((*section, key), message, at_key=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from cse_cli.recipe.schema import LossPart, Recipe, Section, View
+from cse_cli.recipe.schema import EncoderPart, LossPart, Recipe, Section, View
 from registry import catalogue
 from registry.core import Entry, Registry
-from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
+from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.signature import documented
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -30,7 +30,7 @@ def json_schema() -> dict[str, Any]:
             "items": {"type": "string"},
             "description": 'Dotted paths of inherited tables and keys to leave out, such as "losses.twins".',
         },
-        "encoders": _keyed(ENCODERS, definitions, {}),
+        "encoders": _keyed(ENCODERS, definitions, {"heads": _heads(definitions)}),
         "losses": _keyed(LOSSES, definitions, _loss_keys(definitions)),
         "evaluators": _keyed(EVALUATORS, definitions, {}),
         "queue": {"oneOf": [*_named(QUEUES, definitions, {}), _unnamed()]},
@@ -114,6 +114,11 @@ def _dataset() -> dict[str, Any]:
 def _loss_keys(definitions: dict[str, Any]) -> dict[str, Any]:
     properties = _section(LossPart, definitions)["properties"]
     return {key: properties[key] for key in ("weight", "views", "queue")}
+
+
+def _heads(definitions: dict[str, Any]) -> dict[str, Any]:
+    heads = _keyed(HEADS, definitions, {})
+    return {**heads, "description": documented(EncoderPart)["heads"]}
 
 
 def _view(definitions: dict[str, Any]) -> dict[str, Any]:

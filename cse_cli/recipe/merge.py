@@ -15,7 +15,7 @@ from registry.errors import suggestion
 
 COMPONENT_TABLES = ("encoders", "losses", "evaluators")
 """Sections whose every table is a component, its `name` defaulting to its key."""
-OWN_KEYS = frozenset({"name", "weight", "views", "queue"})
+OWN_KEYS = frozenset({"name", "weight", "views", "queue", "heads"})
 """Keys of a component's table that belong to the recipe: a change of component keeps them."""
 _MERGE_KEYS = ("extends", "remove")
 
@@ -103,7 +103,8 @@ def _kept(table: dict[str, Any], keys: Keys, name: Any) -> dict[str, Any]:
 def _is_component(keys: Keys) -> bool:
     in_section = len(keys) == 2 and keys[0] in COMPONENT_TABLES
     in_view = len(keys) == 4 and keys[0] == "views" and keys[2] == "augment"
-    return in_section or in_view or keys == ("queue",)
+    in_encoder = len(keys) == 4 and keys[0] == "encoders" and keys[2] == "heads"
+    return in_section or in_view or in_encoder or keys == ("queue",)
 
 
 def _removals(source: Source, problems: list[Problem]) -> list[Any]:

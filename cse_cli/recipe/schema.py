@@ -41,6 +41,21 @@ class Part(Section):
         return {"name": self.name, **{k: v for k, v in self.params.items() if v is not None}, **extra}
 
 
+class EncoderPart(Part):
+    """One encoder.
+
+    Args:
+        heads: Name → what stands between its pooling and the losses, in this order.
+    """
+
+    heads: dict[Name, Part] = Field(default_factory=dict)
+
+    def table(self) -> dict[str, Any]:
+        """Return the part as a recipe writes it, heads as tables of their own."""
+        plain = {key: value for key, value in super().table().items() if key != "heads"}
+        return {**plain, "heads": {k: head.table() for k, head in self.heads.items()}} if self.heads else plain
+
+
 class LossPart(Part):
     """One term of the objective.
 
@@ -184,7 +199,7 @@ class Recipe(Section):
     language: str = "en"
     paper: Paper | None = None
     data: Data
-    encoders: dict[Name, Part]
+    encoders: dict[Name, EncoderPart]
     views: dict[Name, View] = Field(default_factory=dict)
     queue: Part | None = None
     losses: dict[Name, LossPart] = Field(default_factory=dict)

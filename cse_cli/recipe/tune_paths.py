@@ -27,13 +27,16 @@ def values(recipe: Recipe) -> dict[str, Any]:
 
 
 def _own(part: Part) -> dict[str, Any]:
-    return {key: value for key, value in part if key not in ("name", "params")}
+    return {key: value for key, value in part if key not in ("name", "params", "heads")}
 
 
 def _parts(recipe: Recipe) -> Iterator[tuple[Keys, Part]]:
     for section in ("encoders", "losses", "evaluators"):
         for name, part in getattr(recipe, section).items():
             yield (section, name), part
+    for name, encoder in recipe.encoders.items():
+        for head, part in encoder.heads.items():
+            yield ("encoders", name, "heads", head), part
     for name, view in recipe.views.items():
         for number, augmenter in enumerate(view.augment):
             yield ("views", name, "augment", number), augmenter

@@ -15,7 +15,7 @@ from cse_cli.recipe.positions import Keys
 from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.references import check_references, complete_inputs
 from cse_cli.recipe.rules import check_rules
-from cse_cli.recipe.schema import Data, Evaluate, Part, Recipe, Train
+from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, Part, Recipe, Train
 from cse_cli.recipe.tune_paths import check_tune_paths
 
 
@@ -66,7 +66,10 @@ def _complete(tables: Mapping[str, Any], parts: Draft) -> Recipe:
         **plain,
         paper=parts.paper,
         data=parts.data or Data(),
-        encoders=_built(parts.encoders),
+        encoders={
+            name: EncoderPart(name=part.table["name"], params=part.params, heads=_built(parts.heads[name]))
+            for name, part in parts.encoders.items()
+        },
         views={
             name: view.model_copy(update={"augment": tuple(_part(a) for a in parts.augmenters[name])})
             for name, view in parts.views.items()

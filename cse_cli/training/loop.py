@@ -137,7 +137,7 @@ class Trainer:
             self._demand_a_number(loss, step)
         torch.autograd.backward(self.scaler.scale(loss))
         norm = self._update()
-        for component in self.method.components():
+        for _, component in self.method.components():
             component.after_step(step)
         self.progress.step += 1
         self._count(began, stepping=True)
@@ -164,10 +164,14 @@ class Trainer:
                 "train/gradient_norm": norm.item(),
                 **indicators,
                 **agreement(step.views),
+                **{f"{place}/{k}": v for place, part in self.method.components() for k, v in part.report().items()},
             },
             self.progress.step,
         )
         self.observer.stepped(self.progress.step, loss.item(), rate)
+        for _, component in self.method.components():
+            for notice in component.notices():
+                self.observer.warned(notice)
         if warning is not None:
             self.tracker.metrics({"health/collapse_alarm": 1.0}, self.progress.step)
             self.observer.warned(f"step {self.progress.step}: {warning}")
@@ -180,7 +184,8 @@ class Trainer:
             return
         began = time.perf_counter()
         wanted = [] if everything or settings.select is None else [settings.select.rpartition(".")[0]]
-        scores = evaluate(self.experiment.scored, self.experiment.evaluators, settings, self.compute, wanted)
+        one = self.experiment
+        scores = evaluate(one.scored, one.evaluators, settings, self.compute, wanted, one.plans)
         if at == 0:
             self.progress.untrained = scores
         if settings.select is not None:

@@ -11,11 +11,12 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn, tensor
+from torch import Tensor, tensor
 
 from registry.checkpoints import quiet_transformers
 from registry.encoders.pooling import Pooling, needs_all_states
@@ -31,14 +32,14 @@ class Layout:
     Args:
         pooling: The pooling used at evaluation.
         first_layer_index: What "first" means in "first_last".
-        head: The head kept at evaluation, if any.
+        dense: Weight, bias and activation of the dense layers kept at evaluation.
         max_length: Tokens, specials included, that loaders truncate at.
         origin: Model the training started from, for the model card.
     """
 
     pooling: Pooling
     first_layer_index: int
-    head: nn.Module | None
+    dense: Sequence[tuple[Tensor, Tensor, str]]
     max_length: int
     origin: str
 
@@ -85,9 +86,9 @@ def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
         _write_layer_mean(int(model.config.num_hidden_layers), width, layout, folder / f"{len(kinds)}_{kinds[-1]}")
     kinds.append("Pooling")
     _write_pooling("cls_token" if layout.pooling == "cls" else "mean_tokens", width, folder / f"{len(kinds)}_Pooling")
-    if layout.head is not None:
+    for weight, bias, activation in layout.dense:
         kinds.append("Dense")
-        _write_dense(layout.head, width, folder / f"{len(kinds)}_Dense")
+        _write_dense(weight, bias, activation, folder / f"{len(kinds)}_Dense")
     return kinds
 
 
@@ -106,10 +107,16 @@ def _write_pooling(mode: str, width: int, folder: Path) -> None:
     _write_module(folder, config, {})
 
 
-def _write_dense(head: nn.Module, width: int, folder: Path) -> None:
-    activation = "torch.nn.modules.activation.Tanh"
-    config = {"in_features": width, "out_features": width, "bias": True, "activation_function": activation}
-    _write_module(folder, config, {key: value.detach().cpu() for key, value in head.state_dict().items()})
+def _write_dense(weight: Tensor, bias: Tensor, activation: str, folder: Path) -> None:
+    home = "linear" if activation == "Identity" else "activation"
+    config = {
+        "in_features": weight.shape[1],
+        "out_features": weight.shape[0],
+        "bias": True,
+        "activation_function": f"torch.nn.modules.{home}.{activation}",
+    }
+    values = {"linear.weight": weight, "linear.bias": bias}
+    _write_module(folder, config, {key: value.detach().cpu().contiguous() for key, value in values.items()})
 
 
 def _write_module(folder: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> None:
@@ -126,7 +133,7 @@ def _write_settings(layout: Layout, folder: Path) -> None:
         "schema_version": 1,
         "pooling": layout.pooling,
         "first_layer_index": layout.first_layer_index,
-        "head": "none" if layout.head is None else "mlp",
+        "head": "dense" if layout.dense else "none",
         "max_length": layout.max_length,
         "origin": layout.origin,
     }

@@ -12,6 +12,7 @@ from registry.encoders.export import SETTINGS
 from registry.encoders.pooling import Pooling
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError, MissingError, suggestion
+from registry.heads.fixed import FixedDense
 from registry.types import Encoder
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)
@@ -19,12 +20,12 @@ POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 @dataclass(frozen=True)
 class _Saved:
-    """What a directory says of itself; `dense` holds the head's weights, `transformer` the model."""
+    """What a directory says of itself; `dense` holds the layers after pooling, `transformer` the model."""
 
     transformer: Path | str
     pooling: str = "cls"
     first_layer_index: int = 0
-    dense: Path | None = None
+    dense: tuple[Path, ...] = ()
     max_length: int | None = None
 
 
@@ -46,11 +47,9 @@ def open_encoder(model: str, pooling: str | None = None) -> tuple[Encoder, int]:
         str(saved.transformer),
         pooling=cast(Pooling, pooling or saved.pooling),
         first_layer_index=1 if saved.first_layer_index == 1 else 0,
-        head="mlp" if saved.dense else "none",
         head_at_eval=bool(saved.dense),
     )
-    if saved.dense:
-        _load_head(encoder, saved.dense)
+    encoder.attach({folder.name: _fixed(folder) for folder in saved.dense})
     limit = saved.max_length or int(load_tokenizer(str(saved.transformer)).model_max_length)
     return encoder.eval(), min(limit, encoder.max_length)
 
@@ -68,13 +67,14 @@ def _read_export(folder: Path) -> _Saved:
     settings = _json(folder / SETTINGS)
     if settings.get("schema_version") != 1:
         raise CseError(f"{folder / SETTINGS} has schema_version {settings.get('schema_version')}, this cse reads 1")
-    dense = next(folder.glob("*_Dense"), None) if settings["head"] == "mlp" else None
+    dense = tuple(sorted(folder.glob("*_Dense"))) if settings["head"] != "none" else ()
     return _Saved(folder, settings["pooling"], settings["first_layer_index"], dense, settings["max_length"])
 
 
 def _read_modules(folder: Path) -> _Saved:
     """Read a sentence-transformers directory; the normalising module is left out, cosine does not see it."""
-    transformer, pooling, dense = folder, None, None
+    transformer, pooling = folder, None
+    dense: list[Path] = []
     for module in _json(folder / "modules.json"):
         kind, path = module["type"].rpartition(".")[2], folder / module["path"]
         if kind == "Transformer":
@@ -82,12 +82,12 @@ def _read_modules(folder: Path) -> _Saved:
         elif kind == "Pooling":
             pooling = _pooling(path)
         elif kind == "Dense":
-            dense = _dense(path)
+            dense.append(path)
         elif kind != "Normalize":
             raise CseError(f"{folder} has a sentence-transformers module {kind!r} that cse cannot reproduce")
     if pooling is None:
         raise CseError(f"{folder / 'modules.json'} names no pooling", "add its Pooling module")
-    return _Saved(transformer, pooling, dense=dense, max_length=_max_length(transformer))
+    return _Saved(transformer, pooling, dense=tuple(dense), max_length=_max_length(transformer))
 
 
 def _pooling(folder: Path) -> str:
@@ -104,14 +104,6 @@ def _pooling(folder: Path) -> str:
     return str(modes[0])
 
 
-def _dense(folder: Path) -> Path:
-    config = _json(folder / "config.json")
-    square = config["in_features"] == config["out_features"] and config.get("bias", True)
-    if not square or not str(config.get("activation_function", "")).endswith("Tanh") or config.get("use_residual"):
-        raise CseError(f"{folder} is a dense layer of another form than tanh(Wx + b) of equal width")
-    return folder
-
-
 def _max_length(folder: Path) -> int | None:
     file = folder / "sentence_bert_config.json"
     if not file.is_file():
@@ -123,13 +115,24 @@ def _max_length(folder: Path) -> int | None:
     return None if limit is None else int(limit)
 
 
-def _load_head(encoder: TransformerEncoder, folder: Path) -> None:
+def _fixed(folder: Path) -> FixedDense:
+    """Return a Dense module of sentence-transformers as a head.
+
+    Raises:
+        CseError: It does what no head here does.
+        MissingError: Its weights are not there.
+    """
     from safetensors.torch import load_file
 
+    config = _json(folder / "config.json")
+    activation = str(config.get("activation_function", "")).rpartition(".")[2]
+    if activation not in ("Tanh", "Identity") or config.get("use_residual") or not config.get("bias", True):
+        raise CseError(f"{folder} is a dense layer of another form than tanh(Wx + b) or Wx + b")
     file = folder / "model.safetensors"
     if not file.is_file():
         raise MissingError(f"{file}, the head's weights, is missing", "save the model again with safetensors")
-    encoder.head.load_state_dict(load_file(file))
+    weights = load_file(file)
+    return FixedDense(weights["linear.weight"], weights["linear.bias"], activation)
 
 
 def _json(path: Path) -> Any:

@@ -1,7 +1,8 @@
-"""The encoder everything else builds on: a transformers checkpoint, a pooling, a head."""
+"""The encoder everything else builds on: a transformers checkpoint, a pooling, training heads."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,11 +13,10 @@ from torch import Tensor, nn
 from registry.checkpoints import load_model
 from registry.encoders import backbone as split
 from registry.encoders.export import Layout, export_encoder
-from registry.encoders.heads import MlpHead
 from registry.encoders.pooling import Pooling, needs_all_states, pool
 from registry.errors import CseError
 from registry.kinds import ENCODERS
-from registry.types import Encoded, Encoder, Tokens, Tune
+from registry.types import Encoded, Encoder, Head, Tokens, Tune
 from registry.vocabulary import HubVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]
@@ -25,9 +25,9 @@ Scope = Literal["all", "embedding", "hidden"]
 
 @ENCODERS.register("transformer")
 class TransformerEncoder(Encoder):
-    """Encode with a pre-trained BERT-like checkpoint, pool its last layer, and apply a training head.
+    """Encode with a pre-trained BERT-like checkpoint, pool its last layer, and apply training heads.
 
-    s = head(pool(blocks(dropout(e)))), where e is the embedding layer's output, before its dropout: augmenters see e,
+    s = heads(pool(blocks(dropout(e)))), where e is the embedding layer's output, before its dropout: augmenters see e,
     then dropout is drawn once, and the same dropped tensor enters the blocks and is kept for losses (IFCL, Alg. 1).
 
     Args:
@@ -38,13 +38,13 @@ class TransformerEncoder(Encoder):
             (Table 1, caption).
         first_layer_index: What "first" means in "first_last": 0 the static embedding output, which gave the published
             BERT rows, 1 the first block (methods/bert_avg.md).
-        head: "mlp" is SimCSE's tanh(Wx + b), freshly initialised.
-        head_at_eval: Keep the head when scoring; unsupervised SimCSE drops it.
+        head_at_eval: Keep the heads, which the recipe puts under the encoder, when scoring; unsupervised SimCSE drops
+            its own.
         dropout: Rate instead of the checkpoint's own.
         dropout_scope: Where `dropout` applies: "all" of embedding, hidden and attention dropout, the "embedding"
             output alone, or "hidden" (embedding, attention and feed-forward outputs) without attention weights.
-        freeze: Parts of the checkpoint that are not trained, such as "embeddings" or "encoder.layer.0". Their
-            dropout stays on.
+        freeze: Parts of the checkpoint that are not trained, such as "embeddings" or "encoder.layer.0", or "heads".
+            Their dropout stays on.
         augment_at: Where augmenters act: "layer" on the whole embedding layer's output, "word" on the word vectors,
             to which position, segment and normalisation are then added.
         random_weights: Same shape, fresh weights: a baseline, and a fast start for tests.
@@ -62,7 +62,6 @@ class TransformerEncoder(Encoder):
         pooling: Pooling = "cls",
         eval_pooling: Pooling | None = None,
         first_layer_index: Literal[0, 1] = 0,
-        head: Literal["none", "mlp"] = "none",
         head_at_eval: bool = False,
         dropout: Probability | None = None,
         dropout_scope: Scope = "all",
@@ -71,8 +70,6 @@ class TransformerEncoder(Encoder):
         random_weights: bool = False,
     ) -> None:
         super().__init__()
-        if head_at_eval and head == "none":
-            raise CseError("head_at_eval = true, but the encoder has no head", 'set head = "mlp" or drop head_at_eval')
         self.model = model
         self.pooling: Pooling = pooling
         self.eval_pooling: Pooling = eval_pooling or pooling
@@ -86,12 +83,26 @@ class TransformerEncoder(Encoder):
         if dropout is not None:
             self.dropout.p = dropout
         split.verify(self.backbone)
-        split.freeze(self.backbone, freeze)
+        split.freeze(self.backbone, [part for part in freeze if part != "heads"])
+        self.heads_frozen = "heads" in freeze
         self.max_length: int = split.longest(self.backbone)
         self.dim = int(self.backbone.config.hidden_size)
         self.width = int(self.backbone.embeddings.word_embeddings.embedding_dim)
-        self.head: nn.Module = MlpHead(self.dim) if head == "mlp" else nn.Identity()
+        self.heads = nn.ModuleDict()
         self.train()
+
+    def attach(self, heads: Mapping[str, Head]) -> None:
+        """Put training heads behind the pooling, in order."""
+        if self.head_at_eval and not heads:
+            raise CseError("head_at_eval = true, but the encoder has no heads", "give it heads, or drop head_at_eval")
+        for name, head in heads.items():
+            self.dim = head.fit(self.dim, self)
+            if self.head_at_eval and head.dense() is None:
+                raise CseError(
+                    f"head_at_eval = true, but head '{name}' is no single dense layer: no saved model could hold it",
+                    "drop head_at_eval, or use a head such as mlp",
+                )
+            self.heads[name] = head.requires_grad_(not self.heads_frozen)
 
     def embed(self, tokens: Tokens) -> Tensor:
         """Return (B, L, W) token vectors, before any dropout."""
@@ -102,15 +113,16 @@ class TransformerEncoder(Encoder):
         dropped = self._drop(tokens, embeddings)
         states = split.run_blocks(self.backbone, dropped, tokens.mask, needs_all_states(self.pooling))
         pooled = pool(self.pooling, states, tokens.mask, self.first_layer_index)
-        return Encoded(sentence=self.head(pooled), embeddings=dropped, hidden=states[-1], tokens=tokens)
+        sentence = self._headed(pooled, tokens.groups)
+        return Encoded(sentence=sentence, embeddings=dropped, hidden=states[-1], tokens=tokens)
 
-    def represent(self, tokens: Tokens) -> Tensor:
+    def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
         """Return (B, D) the vectors evaluation uses, in eval mode: no dropout, no training-only head."""
         training = self.training
         self.eval()
         try:
             with torch.no_grad():
-                return self._represent(tokens)
+                return self._represent(tokens, embeddings)
         finally:
             self.train(training)
 
@@ -119,24 +131,35 @@ class TransformerEncoder(Encoder):
         layout = Layout(
             pooling=self.eval_pooling,
             first_layer_index=self.first_layer_index,
-            head=self.head if self.head_at_eval else None,
+            dense=[layer for head in self._heads() if (layer := head.dense())] if self.head_at_eval else [],
             max_length=min(max_length, self.max_length),
             origin=self.model,
         )
         export_encoder(self.backbone, self.vocabulary.tokenizer, layout, folder)
 
+    def _heads(self) -> list[Head]:
+        return [head for head in self.heads.values() if isinstance(head, Head)]
+
+    def _headed(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:
+        for head in self._heads():
+            pooled = head(pooled, groups)
+        return pooled
+
+    def layer_vectors(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
+        """Return (B, L, W) the embedding layer's output; `embeddings` stand in for what `embed` returns."""
+        if embeddings is not None and self.augment_at != "word":
+            return embeddings
+        return split.embed_layer(self.backbone, tokens, embeddings)
+
     def _drop(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
-        if self.augment_at == "word":
-            embeddings = split.embed_layer(self.backbone, tokens, embeddings)
-        dropped: Tensor = self.dropout(embeddings)
+        dropped: Tensor = self.dropout(self.layer_vectors(tokens, embeddings))
         return dropped
 
-    def _represent(self, tokens: Tokens) -> Tensor:
-        vectors = split.embed_layer(self.backbone, tokens)
+    def _represent(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
+        vectors = self.layer_vectors(tokens, embeddings)
         states = split.run_blocks(self.backbone, vectors, tokens.mask, needs_all_states(self.eval_pooling))
         pooled = pool(self.eval_pooling, states, tokens.mask, self.first_layer_index)
-        kept: Tensor = self.head(pooled) if self.head_at_eval else pooled
-        return kept
+        return self._headed(pooled, tokens.groups) if self.head_at_eval else pooled
 
 
 def _rates(dropout: float, scope: Scope) -> dict[str, Any]:

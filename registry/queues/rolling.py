@@ -26,6 +26,7 @@ class RollingQueue(Queue):
         initial: Random unit vectors to start with; they count as older than every stored vector.
     """
 
+    length: int
     vectors: Tensor
     """(length, D); rows from `filled` on are zero."""
     ages: Tensor

@@ -20,6 +20,7 @@ from registry.testing.declaration import check_declaration
 from registry.testing.encoders import check_encoder
 from registry.testing.evaluators import check_evaluator
 from registry.testing.generators import check_generator
+from registry.testing.heads import check_head
 from registry.testing.losses import check_loss
 from registry.testing.materials import ContractError, Materials
 from registry.testing.queues import check_queue
@@ -29,6 +30,7 @@ CHECKS: dict[str, Callable[[Entry[Any], Materials], None]] = {
     "encoders": check_encoder,
     "evaluators": check_evaluator,
     "generators": check_generator,
+    "heads": check_head,
     "losses": check_loss,
     "queues": check_queue,
 }

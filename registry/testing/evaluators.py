@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
     """Check what an evaluator returns for an encoder that sees words only."""
     evaluator: Evaluator = materials.build(entry)
     require(entry, evaluator.metric in evaluator.metrics, "shows one of its metrics")
-    first, second = (evaluator(_words) for _ in range(2))
+    first, second = (evaluator(_Words()) for _ in range(2))
     require(entry, set(first) == set(evaluator.metrics), f"returns what it announces, not {sorted(first)}")
     require(entry, all(type(v) is float and math.isfinite(v) for v in first.values()), "returns finite floats")
     require(entry, first == second, "returns the same for the same vectors")
@@ -27,12 +27,19 @@ def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
     require(entry, digests == evaluator.fingerprints(), "has the same fingerprints every time")
 
 
-def _words(sentences: Sequence[str]) -> Tensor:
-    """Return the sum of fixed random vectors of the words."""
-    cache: dict[str, Tensor] = {}
-    rows = []
-    for sentence in sentences:
-        for word in (words := sentence.lower().split() or [""]):
-            cache.setdefault(word, draw(zlib.crc32(word.encode()), 16))
-        rows.append(torch.stack([cache[word] for word in words]).sum(dim=0))
-    return torch.stack(rows)
+class _Words:
+    """An `Encode` that sees words only, and views not at all."""
+
+    def __call__(self, sentences: Sequence[str]) -> Tensor:
+        """Return the sum of fixed random vectors of the words."""
+        cache: dict[str, Tensor] = {}
+        rows = []
+        for sentence in sentences:
+            for word in (words := sentence.lower().split() or [""]):
+                cache.setdefault(word, draw(zlib.crc32(word.encode()), 16))
+            rows.append(torch.stack([cache[word] for word in words]).sum(dim=0))
+        return torch.stack(rows)
+
+    def through(self, view: str, columns: Mapping[str, Sequence[str]]) -> Tensor:  # noqa: ARG002 - a protocol
+        """Return the vectors of the first column."""
+        return self(next(iter(columns.values())))

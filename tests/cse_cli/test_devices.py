@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from cse_cli.devices import all_devices, choose
+from cse_cli.devices import choose
+from registry.distributed import all_devices
 from registry.errors import CseError
 from tests.cse_cli.test_method import make, step_of
 

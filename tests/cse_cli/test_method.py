@@ -95,7 +95,7 @@ def test_the_queue_serves_earlier_steps_and_can_be_left_out() -> None:
     method = make(queue, dropout=0.0)
     first = step_of(method)
     without = method(first)["info_nce"]
-    for component in method.components():
+    for _, component in method.components():
         component.after_step(first)
     assert queue.negatives().vectors.shape == (4, 8)
     assert not queue.negatives().vectors.requires_grad

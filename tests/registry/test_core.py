@@ -100,8 +100,24 @@ def test_collection_protocol():
 
 
 def test_every_kind_scans_its_own_package():
-    assert [r.kind for r in REGISTRIES] == ["augmenters", "encoders", "evaluators", "generators", "losses", "queues"]
-    assert [r.singular for r in REGISTRIES] == ["augmenter", "encoder", "evaluator", "generator", "loss", "queue"]
+    assert [r.kind for r in REGISTRIES] == [
+        "augmenters",
+        "encoders",
+        "evaluators",
+        "generators",
+        "heads",
+        "losses",
+        "queues",
+    ]
+    assert [r.singular for r in REGISTRIES] == [
+        "augmenter",
+        "encoder",
+        "evaluator",
+        "generator",
+        "head",
+        "loss",
+        "queue",
+    ]
     for each in REGISTRIES:
         assert len(each) > 0
         for entry in each:

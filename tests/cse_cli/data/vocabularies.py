@@ -6,7 +6,7 @@ import zlib
 
 import torch
 
-from registry.tokens import Tokens
+from registry.tokens import Pieces, Tokens
 
 
 class Words:
@@ -30,5 +30,11 @@ class Words:
         mask = (ids > 0).long()
         return Tokens(ids, mask, torch.zeros_like(ids), torch.arange(length).expand(len(rows), length))
 
+    def pieces(self, samples, max_length):
+        return [Pieces(tuple(row[1:-1])) for row in self.ids([sample.text for sample in samples], max_length)]
+
+    def assemble(self, pieces):
+        return self.pad([[1, *piece.first, 2] for piece in pieces])
+
     def tokens(self, samples, max_length):
-        return self.pad(self.ids([sample.text for sample in samples], max_length))
+        return self.assemble(self.pieces(samples, max_length))

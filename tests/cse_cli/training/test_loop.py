@@ -15,7 +15,7 @@ from cse_cli.devices import choose
 from cse_cli.job import Job, Prepared
 from cse_cli.method import BoundView, Method, Term
 from cse_cli.observer import Silent
-from cse_cli.recipe.schema import Data, Evaluate, LossPart, Part, Recipe, Train, View
+from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Part, Recipe, Train, View
 from cse_cli.resolve import Experiment
 from cse_cli.tracking import NullTracker
 from cse_cli.training.checkpoint import method_state
@@ -86,7 +86,7 @@ def prepared(text: str, evaluator: Evaluator | None = None, **train: object) -> 
         schema=1,
         title="fake",
         data=Data(file=text, max_length=16),
-        encoders={"online": Part(name="fake")},
+        encoders={"online": EncoderPart(name="fake")},
         views={"anchor": View(), "positive": View()},
         losses={"info_nce": LossPart(name="info_nce")},
         train=Train(**{"steps": 20, "batch_size": 8, "evaluate_every": 5, "learning_rate": 1e-2, **train}),

@@ -7,6 +7,7 @@ from transformers import AutoModel
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError, MissingError
+from registry.heads.mlp import Mlp
 from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
 
 FORMS = [("cls", 0, False), ("mean", 0, True), ("last2", 0, False), ("first_last", 0, True), ("first_last", 1, False)]
@@ -16,9 +17,8 @@ TEXTS = [*sentences(), " ".join(["the cat sees a dog"] * 5)]
 def exported(tmp_path, make=tiny_bert, form=("mean", 0, False), max_length=12):
     pooling, first, head = form
     torch.manual_seed(1)
-    encoder = TransformerEncoder(
-        str(make(tmp_path)), eval_pooling=pooling, first_layer_index=first, head="mlp", head_at_eval=head
-    )
+    encoder = TransformerEncoder(str(make(tmp_path)), eval_pooling=pooling, first_layer_index=first, head_at_eval=head)
+    encoder.attach({"mlp": Mlp()})
     folder = tmp_path / "out" / "model"
     encoder.export(folder, max_length)
     return encoder, folder

@@ -4,6 +4,7 @@ from transformers import AutoModel, DistilBertConfig, DistilBertModel
 
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
+from registry.heads.mlp import Mlp
 from registry.kinds import ENCODERS
 from registry.tokens import Sample, Tokens
 from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, tiny_roberta
@@ -121,7 +122,8 @@ def test_the_checkpoints_own_dropout_is_the_default(tmp_path):
 
 
 def test_represent_ignores_dropout_and_the_training_head_and_gives_the_mode_back(tmp_path):
-    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="cls", eval_pooling="mean", head="mlp", dropout=0.5)
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="cls", eval_pooling="mean", dropout=0.5)
+    encoder.attach({"mlp": Mlp()})
     tokens = tokens_of(encoder)
     vectors = encoder.represent(tokens)
     assert encoder.training
@@ -134,16 +136,18 @@ def test_represent_ignores_dropout_and_the_training_head_and_gives_the_mode_back
 
 
 def test_the_head_stands_between_pooling_and_loss(tmp_path):
-    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), head="mlp", head_at_eval=True).eval()
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), head_at_eval=True)
+    encoder.attach({"mlp": Mlp()})
+    encoder.eval()
     tokens = tokens_of(encoder)
     encoded = encoder.encode(tokens, encoder.embed(tokens))
-    assert torch.equal(encoded.sentence, encoder.head(encoded.hidden[:, 0]))
+    assert torch.equal(encoded.sentence, encoder.heads["mlp"](encoded.hidden[:, 0], ()))
     assert torch.equal(encoder.represent(tokens), encoded.sentence)
 
 
 def test_a_head_kept_at_evaluation_must_exist(tmp_path):
-    with pytest.raises(CseError, match="no head"):
-        TransformerEncoder(str(tiny_bert(tmp_path)), head_at_eval=True)
+    with pytest.raises(CseError, match="no heads"):
+        TransformerEncoder(str(tiny_bert(tmp_path)), head_at_eval=True).attach({})
 
 
 def test_freeze_stops_named_parts_and_no_others(tmp_path):
@@ -199,7 +203,8 @@ def test_random_weights_have_the_shape_but_not_the_values(tmp_path):
 
 
 def test_every_weight_gets_a_gradient_so_that_distributed_training_does_not_stall(tmp_path):
-    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), head="mlp")
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)))
+    encoder.attach({"mlp": Mlp()})
     tokens = tokens_of(encoder)
     encoder.encode(tokens, encoder.embed(tokens)).sentence.pow(2).sum().backward()
     assert [name for name, parameter in encoder.named_parameters() if parameter.grad is None] == []
@@ -230,6 +235,6 @@ def test_mini_en_encodes_text():
 def test_rows_of_a_stacked_batch_equal_rows_alone(tmp_path):
     encoder = TransformerEncoder(str(tiny_roberta(tmp_path)), pooling="mean").eval()
     parts = [tokens_of(encoder, sentences(3)), tokens_of(encoder, ["the cat"])]
-    together = Tokens.stack(parts)
+    together = Tokens.stack(dict(enumerate(parts)))
     stacked = encoder.represent(together)
     assert torch.allclose(stacked, torch.cat([encoder.represent(part) for part in parts]), atol=1e-6)
