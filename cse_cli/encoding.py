@@ -63,5 +63,6 @@ class SentenceEncoder:
             known = f" Known: {', '.join(self.plans)}." if self.plans else " This model has none."
             raise CseError(f"unknown view '{view}'.{suggestion(view, self.plans)}{known}", "name a view of the recipe")
         with self.compute.autocast():
-            made = vectors_through(self.encoder, self.plans[view], columns, self.batch_size, self.max_length)
+            named = (view, self.plans[view])
+            made = vectors_through(self.encoder, named, columns, self.batch_size, self.max_length)
         return made.float().cpu()

@@ -171,7 +171,7 @@ def _our_row(group: list[Result], standing: Judge, table: Table, identifier: str
 def _value(result: Result, column: Column, table: Table) -> float | None:
     if column.evaluator == AVERAGE:
         others = [c.evaluator for c in table.columns if c.evaluator not in (None, AVERAGE)]
-        return _average(result.scores, [name for name in others if name is not None], table.score)
+        return _average(result.scores, [name for name in others if name is not None] or STS_TASKS, table.score)
     return result.scores.get(column.evaluator or "", {}).get(table.score)
 
 

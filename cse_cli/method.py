@@ -146,7 +146,7 @@ def encode_together(encoder: Encoder, members: Mapping[str, Embedded]) -> dict[s
     """Run one encoder over all its views in a single pass; rows and lengths are given back view by view."""
     tokens = Tokens.stack({view: member.tokens for view, member in members.items()})
     vectors = cat([pad(m.vectors, (0, 0, 0, tokens.length - m.vectors.shape[1])) for m in members.values()])
-    together = encoder.encode(tokens, vectors).float()
+    together = encoder.encode(tokens, vectors).at_least_single()
     found: dict[str, Encoded] = {}
     start = 0
     for name, member in members.items():

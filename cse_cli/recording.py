@@ -17,6 +17,7 @@ from cse_cli.recipe.toml import to_toml
 from cse_cli.resolve import Experiment
 from cse_cli.results import PaperRow, Result, Scores, Versions
 from cse_cli.training.loop import Trainer
+from registry.kinds import ENCODERS
 
 
 def params(resolved: Mapping[str, Any]) -> dict[str, str]:
@@ -92,7 +93,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run
         language=recipe.language,
         seed=prepared.job.seed,
         paper=None if recipe.paper is None else PaperRow(**recipe.paper.model_dump()),
-        model=str(recipe.encoders[recipe.evaluate.encoder].params.get("model", "")),
+        model=_model(recipe, recipe.evaluate.encoder),
         scores=scores,
         untrained=trainer.progress.untrained if trainer else {},
         curve=trainer.selection.curve if trainer else {},
@@ -102,6 +103,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run
         steps=prepared.steps,
         last_state=trainer.last_state if trainer else None,
         fingerprints=fingerprints,
+        measures=trainer.measures if trainer else {},
         versions=Versions(
             cse=now["cse"], python=now["python"], torch=now["torch"], transformers=now["transformers"], git=now["git"]
         ),
@@ -115,7 +117,17 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run
 
 
 def _fingerprints(experiment: Experiment) -> dict[str, str]:
-    return {k: v for evaluator in experiment.evaluators.values() for k, v in evaluator.fingerprints().items()}
+    read = [evaluator.fingerprints() for evaluator in experiment.evaluators.values()]
+    return {name: digest for each in [experiment.scored.fingerprints(), *read] for name, digest in each.items()}
+
+
+def _model(recipe: Recipe, encoder: str) -> str:
+    """Return the model that an encoder starts from, through the encoders it is made of."""
+    part = recipe.encoders[encoder]
+    if "model" in part.params:
+        return str(part.params["model"])
+    inner = [str(part.params[r.parameter]) for r in ENCODERS[part.name].references if r.kind == "encoder"]
+    return _model(recipe, inner[0]) if inner else ""
 
 
 def _test_selected(recipe: Recipe) -> bool:

@@ -53,6 +53,7 @@ class Result(BaseModel):
         select: "evaluator.metric" that chose it; None where nothing was chosen.
         test_selected: Whether a test split chose the state: such numbers are optimistic.
         fingerprints: "dataset/split" → content digest.
+        measures: What is known of the method by itself, such as "queue/traceable_distance".
         last_state: Digest of all weights after the last step: equal exactly when every bit is.
         seconds: Wall time of training, evaluation during it included.
         sentences_per_second: Training throughput without evaluation.
@@ -77,6 +78,7 @@ class Result(BaseModel):
     steps: int
     last_state: str | None = None
     fingerprints: dict[str, str] = Field(default_factory=dict)
+    measures: dict[str, float] = Field(default_factory=dict)
     versions: Versions
     device: str
     precision: str

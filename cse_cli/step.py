@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -21,6 +22,34 @@ class Formula(Protocol):
 
     def objective(self, losses: Mapping[str, Tensor]) -> Tensor:
         """Return Σ weight · loss."""
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """Where the random streams of a forward pass stand.
+
+    Args:
+        shared: The step's own generator.
+        cpu: torch's generator.
+        cuda: That of each CUDA device.
+    """
+
+    shared: Tensor
+    cpu: Tensor
+    cuda: list[Tensor]
+
+    @staticmethod
+    def now(generator: torch.Generator) -> RandomState:
+        """Return the present state."""
+        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+        return RandomState(generator.get_state(), torch.get_rng_state(), cuda)
+
+    def restore(self, generator: torch.Generator) -> None:
+        """Go back to it."""
+        generator.set_state(self.shared)
+        torch.set_rng_state(self.cpu)
+        if self.cuda:
+            torch.cuda.set_rng_state_all(self.cuda)
 
 
 class StepState:
@@ -43,6 +72,7 @@ class StepState:
         self.embedded: dict[str, Embedded] = {}
         self.views: dict[str, Encoded] = {}
         self.unperturbed: dict[str, Tensor] = {}
+        self._began = RandomState.now(generator)
         self._gradients: dict[str, Tensor] | None = None
         self._sentences: dict[str, Tensor] = {}
 
@@ -60,21 +90,22 @@ class StepState:
         Runs the formula once more in a probe whose own gradients are zero, with the random state put back afterwards;
         parameters' gradients are untouched. One forward and backward pass, shared by all views of the step.
         """
+        if view not in self.batch:
+            raise CseError(f"unknown view '{view}'.{suggestion(view, self.batch)}", f"one of {', '.join(self.batch)}")
         if self._gradients is None:
             self._gradients = self._probe()
-        if view not in self._gradients:
-            hint = suggestion(view, self._gradients)
-            raise CseError(f"unknown view '{view}'.{hint}", f"one of {', '.join(self._gradients)}")
         return self._gradients[view]
 
     def _probe(self) -> dict[str, Tensor]:
-        kept = self.generator.get_state()
-        with torch.random.fork_rng(), torch.enable_grad():
+        now = RandomState.now(self.generator)
+        with torch.enable_grad():
+            # From the step's beginning: an augmenter before this one may have drawn, and must draw the same again.
+            self._began.restore(self.generator)
             probe = ProbeState(self.method, self.batch, self.index, self.total, self.generator)
             loss = self.method.objective(self.method(probe))
             names = list(probe.unperturbed)
             found = torch.autograd.grad(loss, [probe.unperturbed[name] for name in names], allow_unused=True)
-        self.generator.set_state(kept)
+        now.restore(self.generator)
         return {
             name: torch.zeros_like(probe.unperturbed[name]) if gradient is None else gradient.detach() / world_size()
             for name, gradient in zip(names, found, strict=True)
@@ -85,5 +116,7 @@ class ProbeState(StepState):
     """A step that only asks what the gradient would be: its own perturbations are zero."""
 
     def gradient(self, view: str) -> Tensor:
-        """Return zeros."""
+        """Return zeros: (B, L, 0) of a view that is not embedded yet."""
+        if view not in self.unperturbed:
+            return torch.zeros(*self.batch[view].ids.shape, 0)
         return torch.zeros_like(self.unperturbed[view])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cse_cli.data import ViewPlan
-from registry.errors import CseError
+from registry.errors import CseError, MissingError
 from registry.types import Embedded, Encoded, Encoder, Sample, Tokens
 
 SEED = 0
@@ -40,24 +40,29 @@ class Still:
 
 
 def vectors_through(
-    encoder: Encoder, plan: ViewPlan, columns: Mapping[str, Sequence[str]], batch_size: int, max_length: int
+    encoder: Encoder,
+    view: tuple[str, ViewPlan],
+    columns: Mapping[str, Sequence[str]],
+    batch_size: int,
+    max_length: int,
 ) -> Tensor:
     """Return (n, D) vectors on the encoder's device, without gradient, row i for cell i.
 
     Raises:
-        CseError: A column the view reads is missing.
+        MissingError: A column the view reads is missing.
     """
+    plan = view[1]
     missing = sorted({plan.column, *plan.side} - set(columns))
     if missing:
-        raise CseError(f"the view reads column {', '.join(missing)}, which is not there", "add it to the data")
+        raise MissingError(f"the view reads column {', '.join(missing)}, which is not there", "add it to the data")
     place = next((p.device for p in encoder.parameters()), torch.device("cpu"))
     rng, step = Random(SEED), Still(torch.Generator().manual_seed(SEED))
     made = []
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(SEED)
         for start in range(0, len(columns[plan.column]), batch_size):
-            batch = {name: cells[start : start + batch_size] for name, cells in columns.items()}
-            made.append(_represented(encoder, plan, _tokens(plan, batch, rng, max_length).to(place), step))
+            batch = {column: cells[start : start + batch_size] for column, cells in columns.items()}
+            made.append(_represented(encoder, view, _tokens(plan, batch, rng, max_length).to(place), step))
     return torch.cat(made)
 
 
@@ -74,10 +79,11 @@ def _tokens(plan: ViewPlan, batch: Mapping[str, Sequence[str]], rng: Random, max
     return replace(plan.vocabulary.assemble(pieces), side=side)
 
 
-def _represented(encoder: Encoder, plan: ViewPlan, tokens: Tokens, step: Still) -> Tensor:
+def _represented(encoder: Encoder, view: tuple[str, ViewPlan], tokens: Tokens, step: Still) -> Tensor:
+    name, plan = view
     for augmenter in plan.augmenters:
         tokens = augmenter.on_tokens(tokens, step)
     embedded = Embedded(tokens, encoder.embed(tokens))
     for augmenter in plan.augmenters:
-        embedded = augmenter.on_embeddings(embedded, plan.column, step)
+        embedded = augmenter.on_embeddings(embedded, name, step)
     return encoder.represent(embedded.tokens, embedded.vectors)

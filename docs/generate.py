@@ -238,6 +238,8 @@ def paper_tables() -> str:
             for name, row in table.rows.items():
                 headings = [column.name for column in table.columns]
                 cells = [f"**{c}**" if h in row.bold else c for h, c in zip(headings, row.cells, strict=True)]
+                if row.std:
+                    cells = [f"{cell} ± {std}" for cell, std in zip(cells, row.std, strict=True)]
                 rows.append([_cell(name), *cells, f"`{row.recipe}`" if row.recipe else _cell(row.unanswered or "")])
             out.append(_table(["", *(column.name for column in table.columns), "recipe"], rows))
             if table.flags:

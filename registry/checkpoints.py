@@ -17,6 +17,7 @@ PRETRAINED = Path(__file__).parent / "pretrained"
 EMBEDDINGS_ONLY = "cse_embeddings_only"
 """Key of a `config.json` whose checkpoint holds the embedding layer and nothing else."""
 
+_MARKS = ("config.json", "modules.json", "cse.json")
 _VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model", "tokenizer.model*")
 _CONTENT = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt", "*.model")
 
@@ -32,7 +33,7 @@ def locate(model: str) -> Path:
     """
     candidates = [Path(model).expanduser(), *(folder / model for folder in _local_folders())]
     for candidate in candidates:
-        if (candidate / "config.json").is_file() or (candidate / "modules.json").is_file():
+        if any((candidate / name).is_file() for name in _MARKS):
             return candidate.absolute()
     directory = "/" in model and candidates[0].is_dir()
     if directory or model.startswith((".", "/", "~")) or model.count("/") > 1:

@@ -148,10 +148,13 @@ class Encoded:
     hidden: Tensor
     tokens: Tokens
 
-    def float(self) -> Encoded:
-        """Return the same vectors in fp32, as losses take them whatever the precision of the forward pass."""
+    def at_least_single(self) -> Encoded:
+        """Return the same vectors as losses take them: in fp32 where the forward pass was in half precision."""
         return replace(
-            self, sentence=self.sentence.float(), embeddings=self.embeddings.float(), hidden=self.hidden.float()
+            self,
+            sentence=at_least_single(self.sentence),
+            embeddings=at_least_single(self.embeddings),
+            hidden=at_least_single(self.hidden),
         )
 
     def rows(self, start: int, stop: int, tokens: Tokens) -> Encoded:
@@ -163,6 +166,11 @@ class Encoded:
             hidden=self.hidden[start:stop, :cut],
             tokens=tokens,
         )
+
+
+def at_least_single(values: Tensor) -> Tensor:
+    """Return the values in single precision where they have half; double stays double."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
 class Vocabulary(Protocol):

@@ -139,6 +139,10 @@ class Encoder(Component, nn.Module):
             target: The evaluator's own sentences where `fits` is "each", else none.
         """
 
+    def fingerprints(self) -> dict[str, str]:
+        """Return "dataset/split" → content digest of the data it is fitted to."""
+        return {}
+
     def embed(self, tokens: Tokens) -> Tensor:
         """Return (B, L, W) token vectors, before any dropout."""
         raise NotImplementedError
@@ -168,6 +172,9 @@ class Encoder(Component, nn.Module):
 
 class Loss(Component, nn.Module):
     """A scalar to minimise. `forward` declares its inputs by type: views, `Encoded` views, queue negatives."""
+
+    steering: ClassVar[frozenset[str]] = frozenset()
+    """Inputs that only weigh or choose: no gradient goes into them."""
 
 
 class Queue(Component, nn.Module):

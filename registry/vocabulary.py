@@ -182,11 +182,7 @@ class HubVocabulary:
     @cached_property
     def _frames(self) -> tuple[_Frame, _Frame]:
         """What stands around one sentence and around a pair."""
-        sides = [
-            self._backend.encode("a", add_special_tokens=False),
-            self._backend.encode("b", add_special_tokens=False),
-        ]
-        return _frame(self._backend.post_process(sides[0])), _frame(self._backend.post_process(*sides))
+        return _frame(self._backend.encode("a")), _frame(self._backend.encode("a", "b"))
 
     def _padded(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]]) -> Tokens:
         length = max(map(len, rows), default=0)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from registry.catalogue import Pair
-from tests.tiny import sentences, tiny_bert, tiny_roberta
+from tests.tiny import sentences, tiny_bert, tiny_roberta, with_prediction_head, word_vectors
 
 STEPS = 3
+AT_MOST = {"length": 6, "initial": 3, "served": 3, "k": 8, "limit": 30}
+"""Parameter → largest value a tiny run has room for."""
 
 
 @dataclass(frozen=True)
@@ -18,46 +21,90 @@ class Small:
 
     Args:
         text: A `.tsv` with a `text` and a `translation` column.
+        translations: The same for the sentences of `pairs`.
+        vectors: Word vectors in GloVe's format.
         models: Kind of checkpoint → directory.
     """
 
     text: Path
+    translations: Path
+    vectors: Path
     models: dict[str, Path]
 
     def options(self, recipe: Any) -> tuple[list[str], list[str]]:
         """Return the `--set` and the `--unset` that shrink a loaded recipe."""
         tables = recipe.resolved()
-        select = tables["evaluate"].get("select", "").rpartition(".")[0]
-        changed = [
-            f"data.file={self.text}", f"train.steps={STEPS}", "train.batch_size=4", "train.evaluate_every=2",
-            "train.precision=fp32",
-        ]  # fmt: skip
-        dropped = ["data.dataset"] if tables["data"].get("dataset") else []
-        for name, encoder in tables["encoders"].items():
-            if "model" in encoder:
-                changed.append(f"encoders.{name}.model={self._like(encoder['model'])}")
-        for name, view in tables["views"].items():
-            for place, part in enumerate(view["augment"]):
-                if "model" in part:
-                    changed.append(f"views.{name}.augment.{place}.model={self._like(part['model'])}")
-        if "length" in tables.get("queue", {}):
-            changed.append("queue.length=6")
-        dropped += [f"evaluators.{name}" for name in tables["evaluators"] if name != select]
-        if select:
-            changed += [f"evaluators.{select}.dataset=graded_pairs", f"evaluators.{select}.split=dev"]
-        return changed, dropped
+        kept, dropped = _evaluators(tables)
+        changed = [f"data.file={self.text}", "train.batch_size=4", "train.evaluate_every=2", "train.precision=fp32"]
+        if tables["train"].get("steps") != 0:
+            changed.append(f"train.steps={STEPS}")
+        if tables["data"].get("dataset"):
+            dropped.append("data.dataset")
+        for path, part in _components(tables):
+            if not path.startswith("evaluators.") or path in kept:
+                changed += [f"{path}.{name}={value}" for name, value in self._smaller(part)]
+        return [*changed, *(f"{path}.split=dev" for path in kept)], dropped
+
+    def _smaller(self, part: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield the parameters of a component that a tiny run changes, known by their names alone."""
+        instead = {
+            "file": self.vectors,
+            "translations": self.translations,
+            "dataset": "graded_pairs",
+            "datasets": '["graded_pairs"]',
+        }
+        for name, value in part.items():
+            if name in ("model", "generator", "discriminator"):
+                yield name, self._like(value)
+            elif name in instead:
+                yield name, instead[name]
+            elif name in AT_MOST and isinstance(value, int):
+                yield name, min(value, AT_MOST[name])
+        if part.get("fit_on", "target") != "target":
+            yield from (("fit_on", "graded_pairs"), ("split", "train"), ("columns", '["text"]'), ("limit", 30))
 
     def _like(self, model: str) -> Path:
         return self.models["roberta" if "roberta" in model else "bert"]
 
 
-def small(folder: Path) -> Small:
-    """Write text and models below `folder`."""
-    text = folder / "text.tsv"
-    english, german = sentences(20, seed=1), sentences(20, seed=2)
-    rows = [f"{one}\t{other}\n" for one, other in zip(english, german, strict=True)]
-    text.write_text("text\ttranslation\n" + "".join(rows), encoding="utf-8")
-    return Small(text, {"bert": tiny_bert(folder), "roberta": tiny_roberta(folder)})
+def _evaluators(tables: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the paths of the evaluators to keep, the one that selects or else all, and of the others."""
+    select = tables["evaluate"].get("select", "").rpartition(".")[0]
+    kept = [f"evaluators.{name}" for name in tables["evaluators"] if select in ("", name)]
+    return kept, [f"evaluators.{name}" for name in tables["evaluators"] if f"evaluators.{name}" not in kept]
+
+
+def _components(tables: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the path and the table of every component of a resolved recipe."""
+    for section in ("encoders", "losses", "evaluators"):
+        yield from ((f"{section}.{name}", part) for name, part in tables[section].items())
+    for name, encoder in tables["encoders"].items():
+        yield from ((f"encoders.{name}.heads.{key}", head) for key, head in encoder.get("heads", {}).items())
+    for name, view in tables["views"].items():
+        yield from ((f"views.{name}.augment.{place}", part) for place, part in enumerate(view["augment"]))
+    if "queue" in tables:
+        yield "queue", tables["queue"]
+
+
+def small(folder: Path, rows: int = 20) -> Small:
+    """Write `rows` sentences and the models below `folder`."""
+    asked = list(dict.fromkeys(side for pair in pairs("", "") for side in (pair.first, pair.second)))
+    models = {"bert": tiny_bert(folder), "roberta": tiny_roberta(folder)}
+    for model in models.values():
+        with_prediction_head(model)
+    return Small(
+        text=_parallel(folder / "text.tsv", sentences(rows, seed=1)),
+        translations=_parallel(folder / "translations.tsv", asked),
+        vectors=word_vectors(folder / "vectors.txt"),
+        models=models,
+    )
+
+
+def _parallel(file: Path, english: list[str]) -> Path:
+    german = sentences(len(english), seed=2)
+    lines = [f"{one}\t{other}\n" for one, other in zip(english, german, strict=True)]
+    file.write_text("text\ttranslation\n" + "".join(lines), encoding="utf-8")
+    return file
 
 
 def pairs(name: str, split: str) -> list[Pair]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -45,22 +46,27 @@ def test_no_recipe_is_left_out():
 @pytest.mark.parametrize("name", NAMES)
 def test_recipe(name, parts, home):
     store = fresh_store(home)
+    recipe = load(name).recipe
 
     result = run(name, parts)
 
-    assert (result.recipe, result.seed, result.steps) == (name, 5, STEPS)
-    assert result.selected_step in (2, 3)
-    assert list(result.curve) == [0, 2, 3]
-    evaluator, _, metric = str(result.select).rpartition(".")
-    assert result.scores[evaluator][metric] == result.curve[result.selected_step]
-    assert len(result.last_state or "") == 64
+    assert (result.recipe, result.seed) == (name, 5)
+    assert result.steps == (0 if recipe.train.steps == 0 else STEPS)
+    assert list(result.curve) == ([0, 2, 3] if recipe.evaluate.select and result.steps else [])
+    if result.curve:
+        assert result.selected_step in (2, 3)
+        evaluator, _, metric = str(result.select).rpartition(".")
+        assert result.scores[evaluator][metric] == result.curve[result.selected_step]
+    assert all(score == score for metrics in result.scores.values() for score in metrics.values())
+    assert len(result.last_state or "") == (64 if result.steps else 0)
     assert finished_results() == [result]
     recorded = store.client.get_run(result.run_id)
     assert recorded.info.status == "FINISHED"
     assert recorded.data.params["train.seed"] == "5"
-    assert recorded.data.metrics["train/loss"] > 0
+    assert not result.steps or math.isfinite(recorded.data.metrics["train/loss"])
     encoder, length = open_encoder(str(home / "runs" / str(result.run_id) / "model"))
-    assert length == min(load(name).recipe.evaluate.max_length, 64)
+    assert length == min(recipe.evaluate.max_length, encoder.max_length or 512)
+    assert encoder.max_length in (64, None)  # word vectors have no limit
     assert torch.isfinite(encoder.represent(encoder.vocabulary.pad([[2, 7, 3]]))).all()
     assert not list((home / "runs").rglob("*.pt"))
 
@@ -182,3 +188,14 @@ def test_artifacts_say_what_ran(parts, home, tmp_path):
     assert {(one.dataset.name, one.tags[0].value) for one in inputs} == {
         ("text.tsv", "training"), ("graded_pairs/dev", "evaluation"),
     }  # fmt: skip
+
+
+def test_a_queue_and_a_momentum_encoder_have_a_traceable_distance(parts, home):
+    store = fresh_store(home)
+    result = run("mocose_en", parts)
+    expected = {"queue/traceable_distance": pytest.approx(1 / 0.15 + 6 / 4)}  # shrunk to 6 entries, 4 sentences a step
+    assert result.measures == expected
+    metrics = store.client.get_run(result.run_id).data.metrics
+    assert {name: value for name, value in metrics.items() if name.startswith("queue/")} == expected
+    assert metrics["encoders.target/decay"] == 1.0
+    assert run("simcse_en", parts).measures == {}

@@ -29,6 +29,8 @@ METHODS = {
     "dclr",
     "whitening",
     "bert_flow",
+    "esimcse",
+    "glove",
 }
 
 
@@ -259,7 +261,10 @@ def compared(module: str) -> Iterator[str]:
                     yield leaf.value
 
 
-ALLOWED = {("cse_cli.scoring", "sts"): "`cse evaluate --tasks sts` is its word for the seven English sets"}
+ALLOWED = {
+    ("cse_cli.scoring", "sts"): "`cse evaluate --tasks sts` is its word for the seven English sets",
+    ("cse_cli.recipe.positions", "pair"): "what the TOML grammar calls a key and its value",
+}
 
 
 def test_nothing_outside_the_registry_branches_on_a_method_or_component():

@@ -54,14 +54,15 @@ def files_of(root: Path, *patterns: str) -> set[str]:
 
 def test_everything_is_in_the_wheel(wheel):
     names = set(ZipFile(wheel).namelist())
-    expected = files_of(ROOT, "cse_cli/**/*.py", "registry/**/*.py", "registry/**/*.toml", "registry/pretrained/*/*")
+    expected = files_of(ROOT, "cse_cli/**/*.py", "registry/**/*.py", "registry/**/*.toml")
+    expected |= files_of(ROOT, "registry/pretrained/*/*", "registry/lexicons/*")
     expected |= {f"cse_cli/_{name}" for name in files_of(ROOT, "recipes/**/*.toml")}
     assert len(expected) > 100
     assert expected - names == set()
     for name in (
         "cse_cli/_recipes/quickstart.toml", "cse_cli/_recipes/mini/ifcl_en.toml", "registry/datasets/graded_pairs.toml",
         "registry/pretrained/mini_en/model.safetensors", "registry/pretrained/mini_de/vocab.txt", "registry/py.typed",
-        "cse_cli/py.typed",
+        "cse_cli/py.typed", "registry/lexicons/antonyms_en.tsv", "registry/lexicons/LICENSE.wordnet",
     ):  # fmt: skip
         assert name in names
     assert any(name.startswith("registry/papers/") and name.endswith(".toml") for name in names)

@@ -47,9 +47,34 @@ def tiny_bert(
 
 def tiny_roberta(folder: Path, *, name: str = "roberta", width: int = 16, seed: int = 0) -> Path:
     """Write a random RoBERTa (positions from padding_idx + 1, one segment type) and its tokenizer."""
-    from transformers import RobertaConfig, RobertaModel
+    from transformers import RobertaModel
 
-    settings = RobertaConfig(
+    return _write(RobertaModel, _roberta_config(width), folder / name, seed, roberta=True)
+
+
+def with_prediction_head(model: Path, *, seed: int = 0) -> Path:
+    """Give a BERT or RoBERTa written here the random masked-language-model head that published ones have."""
+    from transformers import AutoModel, BertForPreTraining, RobertaForMaskedLM
+
+    encoder = AutoModel.from_pretrained(model)
+    cls = {"bert": BertForPreTraining, "roberta": RobertaForMaskedLM}[encoder.config.model_type]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        whole = cls(encoder.config)
+        for parameter in whole.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    # The encoder keeps its weights, the pooler with them; the output embedding is its input embedding.
+    whole.base_model.load_state_dict(encoder.state_dict(), strict=False)
+    whole.tie_weights()
+    kept = {f"{cls.base_model_prefix}.{key}": value for key, value in encoder.state_dict().items()}
+    whole.save_pretrained(model, state_dict={**whole.state_dict(), **kept})
+    return model
+
+
+def _roberta_config(width: int) -> Any:
+    from transformers import RobertaConfig
+
+    return RobertaConfig(
         vocab_size=len(SPECIALS) + len(WORDS),
         hidden_size=width,
         num_hidden_layers=2,
@@ -61,7 +86,6 @@ def tiny_roberta(folder: Path, *, name: str = "roberta", width: int = 16, seed: 
         bos_token_id=0,
         eos_token_id=2,
     )
-    return _write(RobertaModel, settings, folder / name, seed, roberta=True)
 
 
 def tiny_albert(folder: Path, *, name: str = "albert", width: int = 16, embedding: int = 8, seed: int = 0) -> Path:
@@ -152,3 +176,13 @@ def _roberta_tokenizer() -> Any:
         mask_token="<mask>",
         model_input_names=["input_ids", "attention_mask"],
     )
+
+
+def word_vectors(file: Path, *, width: int = 16, seed: int = 0) -> Path:
+    """Write random vectors of every word, in GloVe's text format; return the file."""
+    generator = torch.Generator().manual_seed(seed)
+    words = [word for word in WORDS if not word.startswith("##")]
+    rows = torch.randn((len(words), width), generator=generator).tolist()
+    lines = [f"{word} {' '.join(f'{value:.4f}' for value in row)}\n" for word, row in zip(words, rows, strict=True)]
+    file.write_text("".join(lines), encoding="utf-8")
+    return file

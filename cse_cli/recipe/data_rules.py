@@ -22,9 +22,12 @@ def check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> N
                 _check_columns(draft, name, draft.data.split, problems)
     for part in draft.evaluators.values():
         dataset, split = part.params.get("dataset"), part.params.get("split")
+        named = split if isinstance(split, str) else "all"
         if isinstance(dataset, str):
-            named = split if isinstance(split, str) else "all"
             _check_split(dataset, named, (*part.keys, "dataset"), (*part.keys, "split"), problems)
+        several = part.params.get("datasets")
+        for number, name in enumerate(several if isinstance(several, list) else ()):
+            _check_split(str(name), named, (*part.keys, "datasets", number), (*part.keys, "split"), problems)
 
 
 def _check_choice(draft: Draft, data: Data, problems: Problems) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from registry.types import Encoded
+from registry.types import Encoded, Encoder, Queue
 
 PATIENCE = 3
 """Checks in a row that must look collapsed before the alarm."""
@@ -42,6 +43,24 @@ def effective_rank(vectors: Tensor) -> float:
     values = torch.linalg.svdvals(vectors.detach().float())
     shares = values / values.sum().clamp_min(1e-12)
     return float(torch.exp(-(shares * shares.clamp_min(1e-12).log()).sum()))
+
+
+def traceable_distance(encoder: Encoder, queue: Queue, batch_size: int) -> float | None:
+    """Return how many steps back the queue's oldest entries and the weights that made them reach.
+
+    1/(1 − η) + K/N: the steps that the view's encoder averages over, 0 without momentum, and the batches a full queue
+    holds. None where nothing is kept, or where a decay of 1 never lets the encoder move.
+
+    Source: MoCoSE (2022, eq. 4), with η the decay at the start of training.
+
+    Args:
+        encoder: That of the queue's view.
+        queue: Holds K entries at most.
+        batch_size: N.
+    """
+    if queue.length is None or not math.isfinite(encoder.memory):
+        return None
+    return encoder.memory + queue.length / batch_size
 
 
 def describe_views(views: Mapping[str, Encoded]) -> str:

@@ -17,7 +17,7 @@ from cse_cli.results import Scores
 from cse_cli.step import StepState
 from cse_cli.tracking import Tracker
 from cse_cli.training import checkpoint
-from cse_cli.training.health import CollapseAlarm, agreement, describe_views
+from cse_cli.training.health import CollapseAlarm, agreement, describe_views, traceable_distance
 from cse_cli.training.optimiser import learning_rate, make_optimizer, set_learning_rate
 from cse_cli.training.selection import Selection
 from registry.errors import RunFailedError
@@ -84,6 +84,8 @@ class Trainer:
         if not (self.folder / checkpoint.FILE).exists():
             # Dropout must not depend on how weights were initialised.
             torch.manual_seed(self.seed)
+            if self.measures:
+                self.tracker.metrics(self.measures, 0)
             self._evaluate()
             self.save()
         self.method.train()
@@ -93,6 +95,16 @@ class Trainer:
                 self._evaluate()
             if self._due(self.settings.checkpoint_every or self.settings.evaluate_every):
                 self.save()
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """What is known of the method before its first step."""
+        queue = self.method.queue
+        if queue is None:
+            return {}
+        encoder = self.method.encoder(self.method.views[queue.view].encoder)
+        distance = traceable_distance(encoder, queue, self.settings.batch_size)
+        return {} if distance is None else {"queue/traceable_distance": distance}
 
     def save(self) -> None:
         """Write a checkpoint of everything the next step depends on; metrics up to it are recorded first."""

@@ -74,6 +74,11 @@ class Generated(_Table):
     name: str
     params: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def sources(self) -> tuple[tuple[str, str], ...]:
+        """Name and split of the data sets it is made from, which its parameter `sources` lists."""
+        return tuple(map(dataset_and_split, self.params.get("sources", ())))
+
 
 class DatasetEntry(_Table):
     """A named data set.
@@ -129,6 +134,12 @@ class DatasetEntry(_Table):
     def columns_of(self, split: str) -> tuple[str, ...]:
         """Return the columns of one split."""
         return self.split(split).columns or self.columns
+
+
+def dataset_and_split(written: str) -> tuple[str, str]:
+    """Return the two parts of "name/split"; "name" alone means all of its splits."""
+    name, _, split = written.partition("/")
+    return name, split or ALL
 
 
 def names() -> list[str]:

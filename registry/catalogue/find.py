@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from registry.catalogue import hub
-from registry.catalogue.entries import ALL, DatasetEntry, Hub, Split, entry
+from registry.catalogue.entries import ALL, DatasetEntry, Generated, Hub, Split, entry
 from registry.catalogue.sources import FileSource, GeneratedSource, Source
 from registry.errors import MissingError
 
@@ -25,6 +25,8 @@ def locate(name: str, split: str) -> Source:
     if found is not None:
         return found[1]
     about = entry(name)
+    if about.generator is not None:
+        return _from_sources(about, about.generator, split)
     if about.hub is None or not (patterns := _patterns(about, split)):
         raise _missing(about, split, "and no hub repository has it")
     try:
@@ -40,7 +42,8 @@ def find(name: str, split: str) -> tuple[Origin, Source] | None:
     part = about.split(split)
     columns = about.columns_of(split)
     if about.generator is not None:
-        return "generated", GeneratedSource(about.generator, split, columns, part.rows)
+        here = all(find(*source) is not None for source in about.generator.sources)
+        return ("generated", GeneratedSource(about.generator, split, columns, part.rows)) if here else None
     if paths := _local(about, split):
         local = about.local
         return "CSE_DATA", FileSource(paths, columns, local.header, local.source, part.rows)
@@ -76,6 +79,18 @@ def _patterns(about: DatasetEntry, split: str) -> tuple[str, ...]:
     own = about.split(split).hub
     pieces = [piece.hub for piece in _pieces(about, split)]
     return own or (tuple(pattern for patterns in pieces for pattern in patterns) if all(pieces) else ())
+
+
+def _from_sources(about: DatasetEntry, generator: Generated, split: str) -> Source:
+    """Return a generated split once the data sets that it is made from are on this machine."""
+    for source in generator.sources:
+        try:
+            locate(*source)
+        except MissingError as error:
+            raise MissingError(
+                f"dataset '{about.name}' is made from others: {error.message}", error.next_action
+            ) from error
+    return GeneratedSource(generator, split, about.columns_of(split), about.split(split).rows)
 
 
 def _from_hub(about: DatasetEntry, repository: Hub, split: str, paths: tuple[Path, ...]) -> FileSource:

@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,14 @@ from torch import Tensor, tensor
 from registry.checkpoints import quiet_transformers
 from registry.encoders.pooling import Pooling, needs_all_states
 
+MODULES = "modules.json"
+"""File of an export by which sentence-transformers knows it."""
+
 SETTINGS = "cse.json"
 """File of an export that says how its sentence vectors are made."""
+
+OWN_FORMAT = 2
+"""Schema version of that file in a directory that only cse opens."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +52,42 @@ class Layout:
 
 
 def export_encoder(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
-    """Write model, tokenizer, pooling and card; files appear in `folder` only when all are written."""
+    """Write model, tokenizer, pooling and card."""
+    with drafted(folder) as draft:
+        _write_transformer(model, tokenizer, layout, draft)
+        modules = ["Transformer", *_write_modules(model, layout, draft)]
+        write_json(draft / MODULES, [_module(index, kind) for index, kind in enumerate(modules)])
+        _write_settings(layout, draft)
+
+
+@contextmanager
+def drafted(folder: Path) -> Iterator[Path]:
+    """Yield a folder to write to; its files appear in `folder` once the block has ended without an error."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        _write_transformer(model, tokenizer, layout, draft)
-        modules = ["Transformer", *_write_modules(model, layout, draft)]
-        _write_json(draft / "modules.json", [_module(index, kind) for index, kind in enumerate(modules)])
-        _write_settings(layout, draft)
+        yield draft
         _publish(draft, folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def append_dense(folder: Path, weight: Tensor, bias: Tensor, note: str) -> None:
+    """Add Wx + b behind an export, as one more dense layer.
+
+    Args:
+        folder: Written by `export_encoder`.
+        weight: W, (out, width).
+        bias: b, (out,).
+        note: What the layer is, for the model card.
+    """
+    modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
+    added = _module(len(modules), "Dense")
+    _write_dense(weight, bias, "Identity", folder / added["path"])
+    write_json(folder / MODULES, [*modules, added])
+    settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    write_json(folder / SETTINGS, {**settings, "head": "dense"})
+    write_card(folder, {**settings, "head": "dense"}, note)
 
 
 def _module(index: int, kind: str) -> dict[str, Any]:
@@ -73,8 +105,8 @@ def _write_transformer(model: Any, tokenizer: Any, layout: Layout, folder: Path)
         tokenizer.save_pretrained(folder)
     finally:
         model.config.output_hidden_states, tokenizer.model_max_length = before
-    _write_json(folder / "sentence_bert_config.json", {"max_seq_length": layout.max_length, "do_lower_case": False})
-    _write_json(folder / "config_sentence_transformers.json", {"prompts": {}, "similarity_fn_name": "cosine"})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": layout.max_length, "do_lower_case": False})
+    write_json(folder / "config_sentence_transformers.json", {"prompts": {}, "similarity_fn_name": "cosine"})
 
 
 def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
@@ -123,7 +155,7 @@ def _write_module(folder: Path, config: dict[str, Any], weights: dict[str, Tenso
     from safetensors.torch import save_file
 
     folder.mkdir()
-    _write_json(folder / "config.json", config)
+    write_json(folder / "config.json", config)
     if weights:
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -137,11 +169,18 @@ def _write_settings(layout: Layout, folder: Path) -> None:
         "max_length": layout.max_length,
         "origin": layout.origin,
     }
-    _write_json(folder / SETTINGS, settings)
-    (folder / "README.md").write_text(_CARD.format(**settings), encoding="utf-8")
+    write_json(folder / SETTINGS, settings)
+    write_card(folder, settings)
 
 
-def _write_json(path: Path, content: Any) -> None:
+def write_card(folder: Path, settings: Mapping[str, Any], note: str = "") -> None:
+    """Write the model card of an export that sentence-transformers loads."""
+    text = _CARD.format(**settings)
+    (folder / "README.md").write_text(f"{text}\n{note}\n" if note else text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write `content` for people to read too."""
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

@@ -1,4 +1,7 @@
-"""Open a finished encoder: a cse export, a sentence-transformers directory, or a plain transformers model."""
+"""Open a finished encoder: a cse export, a sentence-transformers directory, or a plain transformers model.
+
+Exports that no other library could read have a form of their own: a `cse.json` with a `format`, and no `modules.json`.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from torch import Tensor
+
 from registry.checkpoints import load_tokenizer, locate
-from registry.encoders.export import SETTINGS
+from registry.encoders.adjusted import ADJUSTMENT, BASE, Adjusted
+from registry.encoders.export import OWN_FORMAT, SETTINGS
+from registry.encoders.fitting import TARGET
 from registry.encoders.pooling import Pooling
 from registry.encoders.transformer import TransformerEncoder
+from registry.encoders.word_average import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, suggestion
 from registry.heads.fixed import FixedDense
+from registry.kinds import ENCODERS
 from registry.types import Encoder
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)
@@ -42,6 +51,10 @@ def open_encoder(model: str, pooling: str | None = None) -> tuple[Encoder, int]:
     """
     if pooling is not None and pooling not in POOLINGS:
         raise CseError(f"unknown pooling {pooling!r}.{suggestion(pooling, POOLINGS)}", f"one of {', '.join(POOLINGS)}")
+    folder = locate(model)
+    settings = _json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+    if settings.get("format") is not None:
+        return _open_own(folder, settings, pooling)
     saved = _read(model)
     encoder = TransformerEncoder(
         str(saved.transformer),
@@ -52,6 +65,30 @@ def open_encoder(model: str, pooling: str | None = None) -> tuple[Encoder, int]:
     encoder.attach({folder.name: _fixed(folder) for folder in saved.dense})
     limit = saved.max_length or int(load_tokenizer(str(saved.transformer)).model_max_length)
     return encoder.eval(), min(limit, encoder.max_length)
+
+
+def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None) -> tuple[Encoder, int]:
+    """Open an export in a form of our own: averages of words, or an adjustment of another export."""
+    known = {"word_average", *(entry.name for entry in ENCODERS if issubclass(entry.cls, Adjusted))}
+    if settings.get("schema_version") != OWN_FORMAT or settings["format"] not in known:
+        form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
+        raise CseError(
+            f"{folder / SETTINGS} has format {form}, which this cse does not read", "use the cse that wrote it"
+        )
+    if settings["format"] == "word_average":
+        if pooling is not None:
+            raise CseError(f"{folder} averages word vectors and has no pooling to replace", "leave out --pooling")
+        words = _json(folder / WORDS)
+        average = WordAverage(words, _tensors(folder / VECTORS)["table"], settings["lower"], frozen=True)
+        return average.eval(), int(settings["max_length"])
+    base, limit = open_encoder(str(folder / BASE), pooling)
+    values = {**settings["settings"], "of": BASE, "fit_on": TARGET}
+    encoder = ENCODERS[settings["format"]].build(values, {BASE: base})
+    assert isinstance(encoder, Adjusted)
+    if weights := _tensors(folder / ADJUSTMENT):
+        encoder.restore(weights)
+    encoder.fits = "never"
+    return encoder.eval(), limit
 
 
 def _read(model: str) -> _Saved:
@@ -122,17 +159,20 @@ def _fixed(folder: Path) -> FixedDense:
         CseError: It does what no head here does.
         MissingError: Its weights are not there.
     """
-    from safetensors.torch import load_file
-
     config = _json(folder / "config.json")
     activation = str(config.get("activation_function", "")).rpartition(".")[2]
     if activation not in ("Tanh", "Identity") or config.get("use_residual") or not config.get("bias", True):
         raise CseError(f"{folder} is a dense layer of another form than tanh(Wx + b) or Wx + b")
-    file = folder / "model.safetensors"
-    if not file.is_file():
-        raise MissingError(f"{file}, the head's weights, is missing", "save the model again with safetensors")
-    weights = load_file(file)
+    weights = _tensors(folder / "model.safetensors")
     return FixedDense(weights["linear.weight"], weights["linear.bias"], activation)
+
+
+def _tensors(file: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    if not file.is_file():
+        raise MissingError(f"the weights {file} are missing", "save the model again with safetensors")
+    return load_file(file)
 
 
 def _json(path: Path) -> Any:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from registry import EVALUATORS, catalogue
-from registry.catalogue import Pair
+from registry.catalogue import PAIR_COLUMNS, Pair
 from registry.evaluators.correlation import AGGREGATES, aggregates
 from registry.types import Encode, Evaluator
 
@@ -52,6 +51,13 @@ class Sts(Evaluator):
         shown = {name: values[f"{name}_{self.aggregate}"] for name in ("spearman", "pearson")}
         return {**shown, **values}
 
+    def texts(self) -> list[str]:
+        """Return every distinct sentence of the data set, of all its splits that hold pairs."""
+        about = catalogue.entry(self.dataset)
+        splits = ("all",) if about.joinable else (s for s in about.parts if about.columns_of(s) == PAIR_COLUMNS)
+        pairs = [pair for split in splits for pair in catalogue.read_pairs(self.dataset, split)]
+        return list(dict.fromkeys(one_line(text) for pair in pairs for text in (pair.first, pair.second)))
+
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split" → content digest."""
         return {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}
@@ -59,11 +65,20 @@ class Sts(Evaluator):
 
 def similarities(pairs: Sequence[Pair], encode: Encode) -> list[float]:
     """Return the cosine of each pair; NaN in a vector or a similarity becomes 0."""
-    sides = [(" ".join(pair.first.split()), " ".join(pair.second.split())) for pair in pairs]
+    sides = [(one_line(pair.first), one_line(pair.second)) for pair in pairs]
     rows = {text: row for row, text in enumerate(dict.fromkeys(text for side in sides for text in side))}
-    vectors = encode(list(rows)).double().nan_to_num()
-    first = vectors[[rows[left] for left, _ in sides]]
-    second = vectors[[rows[right] for _, right in sides]]
-    cosines: Tensor = (first * second).sum(dim=1) / (first.norm(dim=1) * second.norm(dim=1))
-    found: list[float] = torch.nan_to_num(cosines).tolist()
+    vectors = encode(list(rows))
+    return cosines(vectors[[rows[left] for left, _ in sides]], vectors[[rows[right] for _, right in sides]])
+
+
+def cosines(left: Tensor, right: Tensor) -> list[float]:
+    """Return the cosine of each row of `left` (n, D) with that of `right`; NaN in either or the result becomes 0."""
+    first, second = left.double().nan_to_num(), right.double().nan_to_num()
+    between = (first * second).sum(dim=1) / (first.norm(dim=1) * second.norm(dim=1))
+    found: list[float] = between.nan_to_num().tolist()
     return found
+
+
+def one_line(sentence: str) -> str:
+    """Return a sentence with its white space reduced to single blanks."""
+    return " ".join(sentence.split())

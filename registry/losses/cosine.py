@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from registry.tokens import at_least_single
+
 EPSILON = 1e-8
 """Smallest norm divided by, as in SimCSE's code."""
 
@@ -25,8 +27,3 @@ def cosine_rows(left: Tensor, right: Tensor) -> Tensor:
     """Return (…) cosines of `left` (…, D) with `right` (…, D), row by row."""
     with torch.autocast(left.device.type, enabled=False):
         return (unit(left) * unit(right)).sum(dim=-1)
-
-
-def at_least_single(values: Tensor) -> Tensor:
-    """Return the values in single precision where they have half; double stays double."""
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from registry import LOSSES, Tune
-from registry.losses.cosine import at_least_single, cosine_rows
+from registry.losses.cosine import cosine_rows
+from registry.tokens import at_least_single
 from registry.types import Encoded, Loss
 
 

@@ -7,13 +7,21 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 AVERAGE = "avg"
-"""Stands where an evaluator's name would: the mean of the row's other evaluators, each rounded to two decimals."""
+"""Stands where an evaluator's name would: the mean of the row's other evaluators, each rounded to two decimals.
+
+In a table that scores nothing else it is the mean of the seven English STS sets.
+"""
 
 Doubt = Literal[
     "misprint",
+    "illegible",
     "other_aggregate",
+    "other_split",
     "bold_not_maximum",
     "selection_unknown",
+    "test_selected",
+    "transductive",
+    "rerun",
     "text_only",
     "disagrees",
     "not_reproducible",
@@ -24,6 +32,10 @@ Doubt = Literal[
 
 def _split(cells: Any) -> Any:
     return tuple(cells.split()) if isinstance(cells, str) else cells
+
+
+def _numbers(cells: tuple[str, ...]) -> tuple[float | None, ...]:
+    return tuple(None if cell == "-" else float(cell) for cell in cells)
 
 
 Printed = Annotated[tuple[str, ...], BeforeValidator(_split)]
@@ -68,6 +80,7 @@ class Row(_Table):
 
     Args:
         cells: As printed, in column order, "-" where nothing stands.
+        std: Standard deviations printed beside them, in the same way; empty where the paper prints none.
         bold: Headings of the cells printed in bold.
         encoder: What the row was computed with.
         language: Language of the scores, where it differs from the table's.
@@ -78,6 +91,7 @@ class Row(_Table):
     """
 
     cells: Printed
+    std: Printed = ()
     bold: tuple[str, ...] = ()
     encoder: str = ""
     language: str | None = None
@@ -95,7 +109,12 @@ class Row(_Table):
     @property
     def numbers(self) -> tuple[float | None, ...]:
         """The cells as numbers, None where nothing was printed."""
-        return tuple(None if cell == "-" else float(cell) for cell in self.cells)
+        return _numbers(self.cells)
+
+    @property
+    def spreads(self) -> tuple[float | None, ...]:
+        """The standard deviations as numbers, None where nothing was printed."""
+        return _numbers(self.std or ("-",) * len(self.cells))
 
 
 class Table(_Table):
@@ -131,6 +150,8 @@ class Table(_Table):
         for name, row in self.rows.items():
             if len(row.cells) != len(self.columns):
                 raise ValueError(f"row '{name}' has {len(row.cells)} cells for {len(self.columns)} columns")
+            if row.std and len(row.std) != len(row.cells):
+                raise ValueError(f"row '{name}' has {len(row.std)} standard deviations for {len(row.cells)} cells")
             if unknown := set(row.bold) - headings:
                 raise ValueError(f"row '{name}': bold names no column: {sorted(unknown)}")
         for flag in self.flags:

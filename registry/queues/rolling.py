@@ -68,8 +68,13 @@ class RollingQueue(Queue):
         self.ages = F.pad(ages, (0, free))
 
     def negatives(self) -> Negatives:
-        """Return the filled part, oldest first."""
-        return Negatives(self.vectors[: self.filled], self.log_weights(self.ages[: self.filled]))
+        """Return what is served of the filled part, oldest first."""
+        ages = self.ages[: self.filled]
+        return Negatives(self.chosen(self.vectors[: self.filled]), self.chosen(self.log_weights(ages)))
+
+    def chosen(self, rows: Tensor) -> Tensor:
+        """Return the rows served, of (K, …) ordered from the oldest to the newest: all unless overridden."""
+        return rows
 
     def log_weights(self, ages: Tensor) -> Tensor:
         """Return (K,) the logarithm of the weight of entries of these ages: 0 for all unless overridden."""

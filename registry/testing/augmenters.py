@@ -13,7 +13,8 @@ from registry.core import Entry
 from registry.testing.materials import NOTHING, SENTENCES, Materials, OneStep, require
 from registry.types import Augmenter, Embedded, Sample, Tokens
 
-HOOKS = ("on_text", "on_tokens", "on_embeddings")
+HOOKS = ("on_text", "on_pieces", "on_tokens", "on_embeddings")
+LENGTH = 16
 
 
 def check_augmenter(entry: Entry[Augmenter], materials: Materials) -> None:
@@ -29,7 +30,8 @@ def check_augmenter(entry: Entry[Augmenter], materials: Materials) -> None:
     values = materials.identity.get(f"{entry.kind}/{entry.name}")
     if values is not None:
         texts, embedded = _perturbed(entry, materials, values)
-        tokens = _tokens(materials)
+        vocabulary = materials.encoder.vocabulary
+        tokens = vocabulary.pad(vocabulary.ids(SENTENCES, LENGTH))
         plain = Embedded(tokens, materials.encoder.embed(tokens))
         unchanged = texts == [Sample(text) for text in SENTENCES] and _same(embedded, plain)
         require(entry, unchanged, f"changes nothing at {dict(values)}")
@@ -45,19 +47,21 @@ def _perturbed(
     step = OneStep(torch.zeros(len(SENTENCES), encoder.dim))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        texts = augmenter.on_text([Sample(text) for text in SENTENCES], Random(0))
-        tokens = augmenter.on_tokens(_tokens(materials, augmenter), step)
+        rng = Random(0)
+        texts = augmenter.on_text([Sample(text) for text in SENTENCES], rng)
+        pieces = augmenter.on_pieces(encoder.vocabulary.pieces(texts, LENGTH), rng)
+        made = replace(encoder.vocabulary.assemble(pieces), side=_side(augmenter))
+        tokens = augmenter.on_tokens(made, step)
         step.embedded["anchor"] = Embedded(tokens, encoder.embed(tokens).detach())
         return texts, augmenter.on_embeddings(step.embedded["anchor"], "anchor", step)
 
 
-def _tokens(materials: Materials, augmenter: Augmenter | None = None) -> Tokens:
-    vocabulary = materials.encoder.vocabulary
-    tokens = vocabulary.pad(vocabulary.ids(SENTENCES, 16))
-    if augmenter is None or augmenter.column is None or augmenter.vocabulary is None:
-        return tokens
-    other = augmenter.vocabulary.ids([f"{text} {SENTENCES[0]}" for text in reversed(SENTENCES)], 16)
-    return replace(tokens, side={augmenter.column: augmenter.vocabulary.pad(other)})
+def _side(augmenter: Augmenter) -> dict[str, Tokens]:
+    """Return the second column an augmenter reads, if it does."""
+    if augmenter.column is None or augmenter.vocabulary is None:
+        return {}
+    other = augmenter.vocabulary.ids([f"{text} {SENTENCES[0]}" for text in reversed(SENTENCES)], LENGTH)
+    return {augmenter.column: augmenter.vocabulary.pad(other)}
 
 
 def _check_shapes(entry: Entry[Augmenter], embedded: Embedded) -> None:

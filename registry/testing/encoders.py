@@ -1,8 +1,11 @@
-"""What every encoder keeps: its widths, indifference to padding and to neighbours, and a quiet evaluation mode."""
+"""What every encoder keeps: its widths, indifference to padding and to neighbours, and a quiet evaluation mode.
+
+One that is fitted when it is scored need not take part in training, so only its evaluation is checked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -16,7 +19,10 @@ def check_encoder(entry: Entry[Encoder], materials: Materials) -> None:
     """Check shapes, padding, row order, evaluation and, if anything is trained, the gradient."""
     encoder: Encoder = materials.build(entry)
     tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(SENTENCES, 16))
-    _check_shapes(entry, encoder, tokens)
+    if encoder.fits != "never":
+        _check_fit(entry, encoder)
+    else:
+        _check_shapes(entry, encoder, tokens)
     _check_evaluation(entry, encoder, tokens)
     _check_rows(entry, encoder, tokens)
 
@@ -25,16 +31,43 @@ def _check_rows(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None
     encoder.eval()
     longer = tokens.padded_to(tokens.length + 5)
     turned = encoder.vocabulary.pad(encoder.vocabulary.ids(SENTENCES[::-1], 16))
-    ways: dict[str, Callable[[Tokens], Tensor]] = {
-        "sentence": lambda given: encoder.encode(given, encoder.embed(given)).sentence,
-        "represent": encoder.represent,
-    }
+    ways: dict[str, Callable[[Tokens], Tensor]] = {"represent": encoder.represent}
+    if encoder.fits == "never":
+        ways["sentence"] = lambda given: encoder.encode(given, encoder.embed(given)).sentence
     for name, of in ways.items():
         plain = of(tokens)
-        require(entry, torch.allclose(plain, of(longer), atol=1e-5), f"gives the same `{name}` however much is padded")
+        # A fitted encoder stretches narrow directions: what is small is told by its largest number.
+        near = 1e-5 * max(1.0, float(plain.detach().abs().max()))
+        require(entry, torch.allclose(plain, of(longer), atol=near), f"gives the same `{name}` however much is padded")
         require(
-            entry, torch.allclose(plain, of(turned).flip(0), atol=1e-5), f"gives the same `{name}` in any row order"
+            entry, torch.allclose(plain, of(turned).flip(0), atol=near), f"gives the same `{name}` in any row order"
         )
+
+
+def _check_fit(entry: Entry[Encoder], encoder: Encoder) -> None:
+    encode, before = _Vectors(encoder), torch.get_rng_state()
+    encoder.fit(encode, SENTENCES)
+    first = encode(SENTENCES)
+    require(entry, bool(first.isfinite().all()), "represents finite vectors once it is fitted")
+    encoder.fit(encode, SENTENCES)
+    require(entry, torch.equal(first, encode(SENTENCES)), "is fitted to the same sentences in the same way")
+    require(entry, torch.equal(before, torch.get_rng_state()), "leaves the training's random numbers alone")
+
+
+class _Vectors:
+    """An `Encode` that runs an encoder, and views not at all."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    def __call__(self, sentences: Sequence[str]) -> Tensor:
+        """Return what `represent` makes of them."""
+        vocabulary = self.encoder.vocabulary
+        return self.encoder.represent(vocabulary.pad(vocabulary.ids(sentences, 16)))
+
+    def through(self, view: str, columns: Mapping[str, Sequence[str]]) -> Tensor:  # noqa: ARG002 - a protocol
+        """Return the vectors of the first column."""
+        return self(next(iter(columns.values())))
 
 
 def _check_shapes(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:

@@ -44,7 +44,10 @@ def _check_value(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negati
     require(entry, all(bool(torch.isfinite(g).all()) for g in gradients), f"has finite gradients {what}")
     for index, name in enumerate(leaves):
         reached = any(bool(g.any()) for g in gradients[3 * index : 3 * index + 3])
-        require(entry, reached or not reach, f"sends gradient into '{name}' {what}")
+        if name in loss.steering:
+            require(entry, not reached, f"sends no gradient into '{name}', which only steers, {what}")
+        else:
+            require(entry, reached or not reach, f"sends gradient into '{name}' {what}")
     loss.eval()
     permuted = {name: _rows(view, [3, 0, 5, 1, 4, 2]) for name, view in leaves.items()}
     here, there = (_call(entry, loss, chosen, negatives) for chosen in (leaves, permuted))
@@ -67,7 +70,10 @@ def _view(seed: int, dim: int) -> Encoded:
     mask = torch.ones(ROWS, LENGTH, dtype=torch.int64)
     mask[1, 3:] = 0
     positions = torch.arange(LENGTH).expand(ROWS, LENGTH)
-    tokens = Tokens(5 + draw(seed, ROWS, LENGTH).abs().long(), mask, torch.zeros_like(mask), positions)
+    ids = 5 + draw(seed, ROWS, LENGTH).abs().long()
+    hidden = (positions == 2) & (mask == 1)  # as an augmenter hides tokens
+    targets = torch.where(hidden, 6, -100)
+    tokens = Tokens(ids, mask, torch.zeros_like(mask), positions, targets=targets)
     vectors = draw(seed + 100, ROWS, LENGTH, dim)
     return Encoded(draw(seed + 200, ROWS, dim), vectors, vectors + draw(seed + 300, ROWS, LENGTH, dim), tokens)
 
@@ -79,7 +85,10 @@ def _leaves(view: Encoded) -> Encoded:
 
 def _rows(view: Encoded, order: list[int]) -> Encoded:
     t = view.tokens
-    tokens = replace(t, ids=t.ids[order], mask=t.mask[order], types=t.types[order], positions=t.positions[order])
+    targets = None if t.targets is None else t.targets[order]
+    tokens = replace(
+        t, ids=t.ids[order], mask=t.mask[order], types=t.types[order], positions=t.positions[order], targets=targets
+    )
     return Encoded(view.sentence[order], view.embeddings[order], view.hidden[order], tokens)
 
 

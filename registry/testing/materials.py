@@ -14,7 +14,10 @@ from torch import Tensor
 
 from registry.core import Entry
 from registry.kinds import ENCODERS
-from registry.types import Embedded, Encoded, Encoder
+from registry.types import Embedded, Encoded, Encoder, Tokens
+
+MODELS = ("model", "generator", "discriminator")
+"""Parameters that name a checkpoint."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 SENTENCES = (
@@ -45,7 +48,8 @@ class Materials:
     """What components are built from.
 
     Args:
-        model: Directory of a small transformers checkpoint: the value of every parameter called `model`.
+        model: Directory of a small transformers checkpoint: the value of every parameter called `model`, `generator` or
+            `discriminator`.
         values: "kind/name" → values of a component's parameters, where defaults do not do.
         identity: "augmenters/name" → values at which that augmenter changes nothing.
     """
@@ -69,8 +73,8 @@ class Materials:
         """
         fields = entry.parameters.model_fields
         values: dict[str, Any] = {r.parameter: "anchor" for r in entry.references if r.kind == "view"}
-        if "model" in fields and self.model is not None:
-            values["model"] = str(self.model)
+        if self.model is not None:
+            values |= {name: str(self.model) for name in MODELS if name in fields}
         values |= {**self.values.get(f"{entry.kind}/{entry.name}", NOTHING), **more}
         missing = [name for name, about in fields.items() if about.is_required() and name not in values]
         require(entry, not missing, f"give Materials values for {', '.join(missing)}")
@@ -96,7 +100,15 @@ class OneStep:
         self.total = 10
         self.generator = torch.Generator().manual_seed(index)
         self.embedded: dict[str, Embedded] = {}
-        self.views: dict[str, Encoded] = {}
+        self.views: dict[str, Encoded] = {"anchor": self._encoded(index)}
+
+    def _encoded(self, index: int) -> Encoded:
+        """Return what a view's encoder made, of two made-up tokens a sentence."""
+        ids = 5 + draw(index, len(self.vectors), 2).abs().mul(10).long()
+        ones = torch.ones_like(ids)
+        tokens = Tokens(ids, ones, torch.zeros_like(ids), torch.arange(2).expand_as(ids))
+        states = self.vectors.detach().unsqueeze(1).expand(-1, 2, -1)
+        return Encoded(self.vectors, states, states, tokens)
 
     def gradient(self, view: str) -> Tensor:
         """Return ones of the shape of the view's token vectors."""
@@ -108,11 +120,19 @@ class OneStep:
 
 
 class WidthOnly(Encoder):
-    """An encoder of which only the widths are known."""
+    """An encoder of which only the widths are known; its vectors are a fixed function of the token ids."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.dim = self.width = dim
+
+    def embed(self, tokens: Tokens) -> Tensor:
+        """Return a wave for each id."""
+        return torch.sin(tokens.ids.unsqueeze(-1) * torch.arange(1.0, self.width + 1))
+
+    def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
+        """Return the sum over real tokens."""
+        return Encoded((embeddings * tokens.mask.unsqueeze(-1)).sum(dim=1), embeddings, embeddings, tokens)
 
 
 def draw(seed: int, *shape: int) -> Tensor:

@@ -104,6 +104,12 @@ BROKEN = [
     child("unknown_column", "[views.anchor]\ncolumn = 'txt'", "3:10", "no column 'txt'", "Did you mean 'text'"),
     child("dataset_and_file", "[data]\nfile = 'a.txt'", "3:1", "either 'dataset' or 'file'"),
     child("evaluator_dataset", "[evaluators.x]\nname = 'sts'\ndataset = 'stsbb'", "4:11", "Did you mean 'stsb'"),
+    child("evaluator_datasets", "[evaluators.x]\nname = 'sts_average'\ndatasets = ['sickr', 'stsbb']", "4:22",
+          "Did you mean 'stsb'"),
+    child("evaluator_datasets_split", "[evaluators.x]\nname = 'sts_average'\ndatasets = ['stsb']\nsplit = 'devv'",
+          "5:9", "Did you mean 'dev'"),
+    child("average_test_selects", "[evaluate]\nselect = 'x.spearman'\n[evaluators.x]\nname = 'sts_average'\n"
+          "datasets = ['stsb']", "3:10", "choosing a state by test data"),
     child("evaluator_split", "[evaluators.stsb]\nsplit = 'tset'", "3:9", "Did you mean 'test'"),
     child("scored_encoder", "[evaluate]\nencoder = 'onlne'", "3:11", "Did you mean 'online'"),
     child("select_unknown", "[evaluate]\nselect = 'stsb_dve.spearman'", "3:10", "Did you mean 'stsb_dev'"),

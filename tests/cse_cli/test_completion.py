@@ -81,12 +81,12 @@ def test_a_home_that_cannot_be_written_is_no_error(home):
 
 def test_files_and_folders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "a.toml").write_text("")
-    (tmp_path / "folder" / "b.txt").write_text("")
+    (tmp_path / "zfolder").mkdir()
+    (tmp_path / "zfolder" / "a.toml").write_text("")
+    (tmp_path / "zfolder" / "b.txt").write_text("")
     (tmp_path / "one.toml").write_text("")
-    assert names(complete_recipe("fo")) == ["folder/"]
-    assert names(complete_recipe("folder/")) == ["folder/a.toml"]
+    assert names(complete_recipe("zf")) == ["zfolder/"]
+    assert names(complete_recipe("zfolder/")) == ["zfolder/a.toml"]
     assert names(complete_recipe("./o")) == ["./one.toml"]
     assert names(complete_recipe(f"{tmp_path}/one")) == [f"{tmp_path}/one.toml"]
     assert names(complete_recipe("nowhere/")) == []

@@ -120,6 +120,25 @@ def test_the_probe_gives_the_steps_own_gradient_and_leaves_no_trace() -> None:
     assert all(p.grad is None for p in method.parameters())
 
 
+class Draw(Augmenter):
+    """Zero half of all numbers, at random."""
+
+    def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:
+        return Embedded(embedded.tokens, embedded.vectors * (torch.rand(embedded.vectors.shape) < 0.5))
+
+
+def test_the_probe_draws_again_what_an_augmenter_before_it_drew() -> None:
+    sign = Sign(0.0)
+    method = make(dropout=0.3)
+    method.views["anchor"] = BoundView("online", [Draw(), sign])
+    torch.manual_seed(4)
+    step = step_of(method)
+    loss = method.objective(method(step))
+    (expected,) = torch.autograd.grad(loss, step.unperturbed["anchor"])
+    assert sign.seen is not None
+    torch.testing.assert_close(sign.seen, expected)
+
+
 def test_a_signed_gradient_step_raises_the_loss_more_the_larger_it_is() -> None:
     values = []
     for epsilon in (0.0, 1e-3, 1e-2, 5e-2):

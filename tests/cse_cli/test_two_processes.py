@@ -1,4 +1,4 @@
-"""Two processes with half of a batch each compute the gradients of one process with the whole batch, in every method."""
+"""Two processes with half of a batch each compute the gradients of one with the whole batch, in every method."""
 
 from __future__ import annotations
 

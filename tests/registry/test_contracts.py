@@ -9,7 +9,7 @@ import pytest
 
 from registry import REGISTRIES
 from registry.testing import CHECKS, Materials, check
-from tests.tiny import tiny_bert
+from tests.tiny import tiny_bert, word_vectors
 
 HERE = Path(__file__).parent
 ENTRIES = [entry for each in REGISTRIES for entry in each]
@@ -17,18 +17,39 @@ NAMES = [f"{entry.kind}/{entry.name}" for entry in ENTRIES]
 LINES = 120
 
 VALUES = {
+    # Its dropout does not follow eval(); what it trains is the embedding layer it shares.
+    "encoders/ema": {"dropout": 0.0, "target_gradient": "embeddings"},
+    "encoders/flow": {"fit_on": "graded_pairs", "limit": 200},
+    "encoders/whitening": {"fit_on": "graded_pairs", "limit": 200, "k": 2},
+    "evaluators/augmentation_quality": {"dataset": "graded_pairs", "split": "dev"},
     "evaluators/sts": {"dataset": "graded_pairs", "split": "dev"},
+    "evaluators/sts_average": {"datasets": ["graded_pairs"], "split": "dev"},
     "generators/graded_pairs": {"sentences": 60, "pairs": 60},
+    "generators/pair_sentences": {"sources": ["graded_pairs/dev"]},
+    # Nothing hidden, so that chance plays no part and the order of rows cannot matter.
+    "losses/replaced_token_detection": {"masking": 0.0, "generator_head": "embeddings"},
 }
-IDENTITY = {"augmenters/fuse_embeddings": {"rate": 1.0}}
-NO_IDENTITY: set[str] = set()
+IDENTITY = {
+    "augmenters/adversarial_noise": {"norm": 0.0},
+    "augmenters/embedding_dropout": {"rate": 0.0},
+    "augmenters/feature_cutoff": {"rate": 0.0},
+    "augmenters/fgsm": {"epsilon": 0.0},
+    "augmenters/fuse_embeddings": {"rate": 1.0},
+    "augmenters/mask_tokens": {"rate": 0.0},
+    "augmenters/repeat_words": {"rate": 0.0},
+    "augmenters/replace_subwords": {"change": 0.0},
+    "augmenters/span_cutoff": {"rate": 0.0},
+    "augmenters/token_cutoff": {"rate": 0.0},
+}
+NO_IDENTITY: set[str] = {"augmenters/pair", "augmenters/replace_antonyms", "augmenters/token_shuffle"}
 """Augmenters that change something at every setting."""
 
 
 @pytest.fixture(scope="module")
 def materials(tmp_path_factory):
-    model = tiny_bert(tmp_path_factory.mktemp("models"))
-    return Materials(model=model, values=VALUES, identity=IDENTITY)
+    folder = tmp_path_factory.mktemp("models")
+    vectors = {"encoders/word_vectors": {"file": str(word_vectors(folder / "vectors.txt"))}}
+    return Materials(model=tiny_bert(folder), values=VALUES | vectors, identity=IDENTITY)
 
 
 def test_every_registered_component_is_checked():

@@ -12,6 +12,7 @@ from registry import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
 from registry.core import Registry
 from registry.encoders.transformer import TransformerEncoder
 from registry.queues.fifo import Fifo
+from registry.queues.noise import Noise
 from registry.testing import ContractError, Materials, check
 from registry.types import Augmenter, Encoded, Encoder, Evaluator, Generator, Loss, Negatives, Queue, Sentences
 from tests.tiny import tiny_bert
@@ -85,6 +86,18 @@ def test_defaults():
     refused(entry_of("losses", Bad), "defaults do not validate")
 
 
+def test_steering():
+    class Bad(Loss):
+        """Learn from what it should only look at."""
+
+        steering = frozenset({"reference"})
+
+        def forward(self, anchor: Sentences, reference: Sentences) -> Tensor:
+            return (anchor * reference).mean()
+
+    refused(entry_of("losses", Bad), "sends no gradient into 'reference', which only steers")
+
+
 def test_missing_values():
     class Bad(Loss):
         """Need a value.
@@ -155,7 +168,7 @@ def test_losses(forward, promise):
 
 class TooLong(Fifo):
     def push(self, rows):
-        self.length = 100
+        self.length = self.served = 100
         super().push(rows)
 
 
@@ -203,6 +216,18 @@ class Personal(Fifo):
 class Misweighs(Fifo):
     def log_weights(self, ages):
         return torch.full((len(ages),), torch.inf)
+
+
+class OwnNoise(Noise):
+    def observe(self, step):
+        super().observe(step)
+        self.served = self.served + torch.rand(self.served.shape)
+
+
+def test_a_queue_that_keeps_nothing():
+    OwnNoise.__doc__ = Noise.__doc__
+    refused(entry_of("queues", OwnNoise), "whatever the global random state")
+    check(QUEUES["noise"])
 
 
 @pytest.mark.parametrize(

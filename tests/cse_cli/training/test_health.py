@@ -5,7 +5,11 @@ import math
 import pytest
 import torch
 
-from cse_cli.training.health import PATIENCE, CollapseAlarm, effective_rank, mean_cosine
+from cse_cli.training.health import PATIENCE, CollapseAlarm, effective_rank, mean_cosine, traceable_distance
+from registry.encoders.ema import Ema
+from registry.queues.fifo import Fifo
+from registry.types import Queue
+from tests.fakes import FakeEncoder
 
 
 def test_mean_cosine_by_hand() -> None:
@@ -35,3 +39,19 @@ def test_one_healthy_check_resets_the_alarm() -> None:
     collapsed, healthy = torch.ones(8, 4), torch.eye(8)
     for vectors in [collapsed] * (PATIENCE - 1) + [healthy] + [collapsed] * (PATIENCE - 1):
         assert alarm.check(vectors)[1] is None
+
+
+@pytest.mark.parametrize(
+    ("decay", "length", "batch", "expected"),
+    [(0.85, 512, 64, 1 / 0.15 + 8), (0.85, 512, 32, 22.667), (0.5, 100, 64, 2 + 1.5625), (0.0, 64, 64, 2.0)],
+)
+def test_traceable_distance_by_hand(decay: float, length: int, batch: int, expected: float) -> None:
+    """MoCoSE, eq. 4: 14.67 for its base model, about 22 for the large one."""
+    target = Ema(FakeEncoder(), decay=decay, share=[])
+    assert traceable_distance(target, Fifo("key", length=length), batch) == pytest.approx(expected, abs=1e-3)
+
+
+def test_traceable_distance_without_momentum_and_where_there_is_none() -> None:
+    assert traceable_distance(FakeEncoder(), Fifo("anchor", length=416), 64) == 6.5
+    assert traceable_distance(Ema(FakeEncoder(), decay=1.0, share=[]), Fifo("key"), 64) is None
+    assert traceable_distance(FakeEncoder(), Queue(), 64) is None

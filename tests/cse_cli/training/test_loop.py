@@ -233,3 +233,27 @@ def test_a_damaged_checkpoint_is_a_message(text: str, tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"half a file")
     with pytest.raises(CseError, match="cannot be read"):
         trainer(tmp_path / "run", prepared(text, steps=5)).restore()
+
+
+def test_the_traceable_distance_is_recorded_once_with_the_first_state(text: str, tmp_path: Path) -> None:
+    """A queue of 20 behind an encoder without momentum, 8 sentences a step."""
+    log = Recorded()
+    first = trainer(tmp_path / "run", prepared(text), log)
+    first.run()
+    assert first.measures == {"queue/traceable_distance": 2.5}
+    assert [(step, value) for (step, name), value in log.points.items() if name in first.measures] == [(0, 2.5)]
+    again = trainer(tmp_path / "run", prepared(text, steps=25), Recorded())
+    again.restore()
+    again.run()
+    assert not any(name in first.measures for _, name in again.tracker.points)  # type: ignore[attr-defined]
+    assert again.measures == first.measures
+
+
+def test_without_a_queue_nothing_is_measured(text: str, tmp_path: Path) -> None:
+    job = prepared(text)
+    job.experiment.method.queue = None
+    log = Recorded()
+    bare = trainer(tmp_path / "run", job, log)
+    bare.run()
+    assert bare.measures == {}
+    assert not any(name.startswith("queue/") for _, name in log.points)

@@ -141,9 +141,46 @@ def test_a_subset_of_one_pair_counts_as_zero(pairs):
     assert found["spearman_wmean"] == pytest.approx(75.0)
 
 
+@pytest.mark.parametrize("share", [2, 5, 8])
+def test_scores_of_two_values_cap_spearman(pairs, share):
+    """SimCLUE's gold is 0 or 1: tied, so a perfect ranking by distinct cosines gives less than 100."""
+    angles = {str(i): 8 * i for i in range(11)}
+    pairs([Pair("", float(i <= share), "0", str(i)) for i in range(1, 11)])
+
+    def encode(sentences):
+        radians = torch.tensor([math.radians(angles[s]) for s in sentences])
+        return torch.stack([radians.cos(), radians.sin()], dim=1)
+
+    found = Sts("x")(encode)["spearman"]
+    gold, ranks = rank([float(i <= share) for i in range(1, 11)]), list(range(10, 0, -1))
+    assert found == pytest.approx(100 * pearson(gold, ranks))
+    # The ranks of n distinct values: variance (n² − 1)/12; the two groups' mean ranks lie n/2 apart.
+    part = share / 10
+    assert found == pytest.approx(100 * 5 * math.sqrt(part * (1 - part) / (99 / 12)))
+    assert found < 87.1
+
+
 def test_fingerprints_name_dataset_and_split(monkeypatch):
     monkeypatch.setattr(catalogue, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
     assert Sts("x", "dev").fingerprints() == {"x/dev": "digest of x dev"}
+
+
+def test_texts_are_the_distinct_sentences_of_all_splits_with_pairs(monkeypatch):
+    rows = {"dev": [Pair("", 1.0, "a  b", "c")], "test": [Pair("", 2.0, "c", "d")], "all": [Pair("", 1.0, "x", " x")]}
+    asked = []
+    monkeypatch.setattr(catalogue, "read_pairs", lambda dataset, split: asked.append((dataset, split)) or rows[split])
+    assert Sts("graded_pairs", "test").texts() == ["a b", "c", "d"]  # its "train" split holds no pairs
+    assert Sts("sts12").texts() == ["x"]
+    assert asked == [("graded_pairs", "dev"), ("graded_pairs", "test"), ("sts12", "all")]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("dataset", "split"), [("stsb", "dev"), ("sickr", "test"), ("simclue", "test")])
+def test_texts_of_real_sets_hold_those_of_the_split_scored(dataset, split):
+    scored = {side for pair in catalogue.read_pairs(dataset, split) for side in (pair.first, pair.second)}
+    found = Sts(dataset, split).texts()
+    assert len(found) == len(set(found)) > len(scored)
+    assert {" ".join(text.split()) for text in scored} <= set(found)
 
 
 def test_parameters_as_recipes_give_them():

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from registry import LOSSES
+from registry.errors import CseError
 from registry.losses.info_nce import InfoNCE
 from registry.types import Negatives
+from tests.registry.losses import literal as slow
 
 
 def literal(anchor, positive, negatives, tau, hard=None, hard_weight=0.0):
@@ -122,3 +124,167 @@ def test_simcse_default():
     expected = torch.nn.CrossEntropyLoss()(scores, torch.arange(8))
     found = LOSSES["info_nce"].build({})(first, second, Negatives.none(first))
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+SWITCHES = [
+    {},
+    {"in_batch": False},
+    {"false_negative": 0.2},
+    {"false_negative": 0.2, "weight_on": "logit"},
+    {"weight_on": "logit"},
+    {"in_batch": False, "weight_on": "logit", "false_negative": -1.0},
+]
+
+
+@pytest.mark.parametrize("about", SWITCHES, ids=str)
+@pytest.mark.parametrize("form", ["cross_entropy", "bce_softmax"])
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("k", [0, 1, 5])
+@pytest.mark.parametrize("with_hard", [False, True])
+def test_every_switch_matches_the_cells(about, form, n, k, with_hard):
+    anchor, positive, hard, reference, queue = slow.draw(n, k, seed=10 * n + k)
+    hard = hard if with_hard else None
+    tau = 0.3
+    found = InfoNCE(tau, hard_weight=0.7, form=form, **about)(anchor, positive, queue, hard, reference)
+    rows = slow.cells(
+        lambda s: s / tau, lambda s: s / tau, (anchor, positive), queue, hard, reference, hard_weight=0.7, **about
+    )
+    columns = n * (2 if with_hard else 1) + k
+    expected = slow.cross_entropy(rows) if form == "cross_entropy" else slow.binary_cross_entropy(rows, columns)
+    assert found.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("about", SWITCHES, ids=str)
+@pytest.mark.parametrize("form", ["cross_entropy", "bce_softmax"])
+def test_gradient_is_exact_under_every_switch(about, form):
+    anchor, positive, hard, reference, queue = slow.draw(4, 3, seed=1)
+    inputs = [t.requires_grad_() for t in (anchor, positive, hard)]
+    loss = InfoNCE(0.2, hard_weight=-0.5, form=form, **about)
+    assert torch.autograd.gradcheck(lambda a, p, h: loss(a, p, queue, h, reference), inputs)
+
+
+def test_false_negative_by_hand():
+    # Three sentences on three axes, so every logit but the positive's is 0; the reference finds 0 and 1 alike.
+    anchor = torch.eye(3)
+    reference = torch.tensor([[1.0, 0.0], [0.95, 0.1], [-1.0, 0.3]])
+    loss = InfoNCE(temperature=1.0, false_negative=0.9)
+    rows = [math.log(1 + 1 / math.e), math.log(1 + 1 / math.e), math.log(1 + 2 / math.e)]
+    assert loss(anchor, anchor, Negatives.none(anchor), None, reference).item() == pytest.approx(sum(rows) / 3)
+    kept = InfoNCE(temperature=1.0, false_negative=0.9, weight_on="logit")(
+        anchor, anchor, Negatives.none(anchor), None, reference
+    )
+    assert kept.item() == pytest.approx(math.log(1 + 2 / math.e))  # e⁰ stays in every sum
+
+
+def test_the_own_positive_is_never_a_false_negative():
+    anchor, positive, _, reference, _ = slow.draw(4, 0)
+    loss = InfoNCE(false_negative=-1.0)
+    assert loss(anchor, positive, Negatives.none(anchor), None, reference).item() == 0.0
+    same = torch.ones_like(reference)
+    assert loss(anchor, positive, Negatives.none(anchor), None, same).item() == 0.0
+
+
+def test_phi_itself_is_no_false_negative():
+    anchor = torch.eye(2)
+    reference = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    loss = InfoNCE(false_negative=0.0)
+    plain = InfoNCE()(anchor, anchor, Negatives.none(anchor))
+    assert loss(anchor, anchor, Negatives.none(anchor), None, reference).item() == plain.item()
+
+
+def test_reference_gets_no_gradient_and_may_have_a_width_of_its_own():
+    anchor, positive, _, _, queue = slow.draw(4, 2)
+    reference = torch.randn(4, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+    anchor.requires_grad_()
+    InfoNCE(false_negative=0.1)(anchor, positive, queue, None, reference).backward()
+    assert reference.grad is None
+    assert anchor.grad is not None
+    assert anchor.grad.any()
+
+
+def test_a_reference_without_phi_changes_nothing():
+    anchor, positive, _, reference, queue = slow.draw(5, 3)
+    assert torch.equal(InfoNCE()(anchor, positive, queue, None, reference), InfoNCE()(anchor, positive, queue))
+
+
+def test_phi_without_a_reference_is_refused():
+    anchor = torch.eye(2)
+    with pytest.raises(CseError, match=r"false_negative = 0\.9 needs a view") as caught:
+        InfoNCE(false_negative=0.9)(anchor, anchor, Negatives.none(anchor))
+    assert "[views.reference]" in str(caught.value)
+
+
+def test_queue_alone_is_moco_by_hand():
+    # Positive cosine 1, queue cosine 0, τ = 0.5: log(1 + e⁻²) for each row; the other sentence (cosine 1) counts not.
+    anchor = torch.tensor([[1.0, 0.0], [2.0, 0.0]])
+    queue = Negatives(torch.tensor([[0.0, 1.0]]), torch.zeros(1))
+    value = InfoNCE(temperature=0.5, in_batch=False)(anchor, anchor, queue)
+    assert value.item() == pytest.approx(math.log(1 + math.exp(-2)), abs=1e-6)
+
+
+@pytest.mark.parametrize("form", ["cross_entropy", "bce_softmax"])
+def test_nothing_to_compare_with_is_zero_and_said_once(form):
+    anchor, positive, *_ = slow.draw(3, 0)
+    anchor.requires_grad_()
+    loss = InfoNCE(in_batch=False, form=form)
+    for _ in range(4):
+        assert loss.notices() == []
+        loss(anchor, positive, Negatives.none(anchor))
+    value = loss(anchor, positive, Negatives.none(anchor))
+    value.backward()
+    assert value.item() == 0.0
+    assert anchor.grad is not None
+    assert not anchor.grad.any()
+    (told,) = loss.notices()
+    assert "in_batch = false" in told
+    loss(anchor, positive, Negatives.none(anchor))
+    assert loss.notices() == []
+
+
+def test_a_queue_that_fills_is_not_reported():
+    anchor, positive, _, _, queue = slow.draw(3, 2)
+    loss = InfoNCE(in_batch=False)
+    loss(anchor, positive, Negatives.none(anchor))
+    for _ in range(9):
+        loss(anchor, positive, queue)
+    assert loss.notices() == []
+
+
+def test_bce_is_finite_where_a_negative_takes_it_all():
+    """p of a negative rounds to 1 in single precision: DCLR's own log(1 − p) is −inf there, and its gradient NaN."""
+    anchor = torch.tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True)
+    positive = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    value = InfoNCE(temperature=0.02, form="bce_softmax")(anchor, positive, Negatives.none(anchor))
+    value.backward()
+    # Each row: −log p⁺ = 50 and −log(1 − p⁻) = −log p⁺ = 50; the mean over 2·2 cells.
+    assert value.item() == pytest.approx(50.0, rel=1e-5)
+    assert anchor.grad is not None
+    assert torch.isfinite(anchor.grad).all()
+    p = torch.softmax(torch.tensor([0.0, 50.0]), dim=0)
+    assert (1 - p[1]).item() == 0.0
+
+
+def test_bce_sum_goes_over_all_cells():
+    anchor, positive, _, _, queue = slow.draw(4, 3)
+    mean, total = (InfoNCE(form="bce_softmax", reduction=r)(anchor, positive, queue).item() for r in ("mean", "sum"))
+    assert total == pytest.approx(mean * 4 * 7)
+
+
+def test_dclr_as_released():
+    """The code's arithmetic: logits times 0/1 weights, softmax, binary cross-entropy of every cell, one mean."""
+    anchor, positive, _, reference, queue = slow.draw(6, 8, seed=4)
+    noise = Negatives(queue.vectors, torch.zeros(8, dtype=torch.float64))
+    tau, phi = 0.05, 0.3
+    unit = torch.nn.functional.normalize
+    logits = unit(anchor) @ unit(torch.cat([positive, noise.vectors])).T / tau
+    weights = torch.ones_like(logits)
+    for i in range(6):
+        for j in range(6):
+            if i != j and torch.dot(unit(reference)[i], unit(reference)[j]) > phi:
+                weights[i, j] = 0
+    assert 0 < (weights == 0).sum() < 30
+    p = (logits * weights).softmax(dim=1)
+    right = torch.eye(6, 14, dtype=torch.float64)
+    expected = -(right * p.log() + (1 - right) * (1 - p).log()).mean()
+    loss = InfoNCE(tau, false_negative=phi, weight_on="logit", form="bce_softmax")
+    assert loss(anchor, positive, noise, None, reference).item() == pytest.approx(expected.item(), rel=1e-9)

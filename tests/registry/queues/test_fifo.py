@@ -108,3 +108,43 @@ def test_buffers_keep_their_size_and_move_with_the_module():
     queue.after_step(StepOf(batches([3])[0]))
     assert {name: tuple(buffer.shape) for name, buffer in queue.named_buffers()} == shapes
     assert queue.to("meta").negatives().vectors.device.type == "meta"
+
+
+def ages_of(part, held, served):
+    """Positions by age, oldest first, as a person would pick them."""
+    everything, count = list(range(held)), min(served, held)
+    if part == "ends":
+        newest = count // 2
+        return everything[: count - newest] + everything[held - newest :]
+    start = {"oldest": 0, "newest": held - count, "middle": (held - count) // 2}[part]
+    return everything[start : start + count]
+
+
+@pytest.mark.parametrize("part", ["oldest", "newest", "middle", "ends"])
+@pytest.mark.parametrize("served", [None, 1, 4, 7, 8])
+@pytest.mark.parametrize("sizes", [[3], [5, 4], [4] * 5, [4, 4, 1, 4, 2]])
+def test_parts_by_age(part, served, sizes):
+    queue, whole = bound(Fifo("anchor", length=8, part=part, served=served)), LiteralQueue(8)
+    assert queue.negatives().vectors.shape == (0, 4)
+    for batch in batches(sizes):
+        queue.after_step(StepOf(batch))
+        whole.push(batch)
+        chosen = ages_of(part, len(whole.rows), served or 4)
+        held = queue.negatives()
+        assert torch.allclose(held.vectors, whole.vectors()[chosen], atol=1e-6)
+        assert len(held.log_weights) == len(chosen)
+
+
+def test_table_eights_oldest_half_by_hand():
+    queue = bound(Fifo("anchor", length=4, part="oldest"), dim=2)
+    queue.after_step(StepOf(torch.tensor([[1.0, 0.0], [0.0, 1.0]])))
+    queue.after_step(StepOf(torch.tensor([[-1.0, 0.0], [0.0, -1.0]])))
+    queue.after_step(StepOf(torch.tensor([[3.0, 4.0]])))
+    assert queue.negatives().vectors.tolist() == [[0.0, 1.0], [-1.0, 0.0]]
+
+
+def test_served_that_means_nothing_is_refused():
+    with pytest.raises(CseError, match='served = 3, but part = "all"'):
+        Fifo("anchor", length=8, served=3)
+    with pytest.raises(CseError, match="served = 9, but length = 8"):
+        Fifo("anchor", length=8, part="oldest", served=9)

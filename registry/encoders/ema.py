@@ -1,0 +1,145 @@
+"""A momentum encoder: the slow copy of another encoder."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from registry.encoders.sharing import copy_encoder, modes_kept, own_buffers, own_parameters
+from registry.errors import CseError
+from registry.kinds import ENCODERS
+from registry.types import Encoded, Encoder, Step, Tokens, Tune
+
+
+@ENCODERS.register("ema")
+class Ema(Encoder):
+    """Follow another encoder's weights slowly: their exponential moving average.
+
+    θ' ← η·θ' + (1 − η)·θ after each step of the optimiser. With the cosine schedule the decay rises from η₀ to 1:
+    ηₜ = 1 − (1 − η₀)·(cos(πt/T) + 1)/2, t counting the optimiser's steps. The copy is made once `of` is complete,
+    weights loaded and heads attached; that it still equals `of` is checked before the first step. It is never trained.
+    Its dropout is on or off as `dropout` says, whatever train() and eval() do; evaluation draws nothing.
+
+    Shapes: as `of`; D is the width behind the heads that are left.
+
+    Source: MoCoSE (2022, section 3.2, Algorithm 1) and its code; MoCo (He et al. 2020), BYOL (Grill et al. 2020).
+    Doubtful and settled in methods/mocose.md: gradient through the target (M3, `target_gradient`); constant or cosine
+    decay, and T (M6, `schedule`, `total_steps`); order of update and forward pass (M7, `update`).
+
+    Args:
+        of: The encoder that is followed; the recipe declares it before this one.
+        decay: η, or η₀: the share of its old weights that the copy keeps at a step. 0 copies, 1 never moves.
+        schedule: How the decay changes over training.
+        total_steps: T of the cosine; the training's own number of steps if left out. Beyond T the decay stays 1.
+        update: "after_step" follows after step t with ηₜ. "before_forward" follows before the next forward pass, as
+            MoCoSE's code does: the same weights meet the same batch, but t counts one further.
+        share: Parts of `of` that are used, not copied: "embeddings", or names of its heads. They are trained there.
+        without: Heads of `of` that the copy lacks, such as a predictor.
+        dropout: Rate instead of those of `of`; 0 switches dropout off. Shared heads keep theirs.
+        target_gradient: "none" detaches what the copy makes; "embeddings" lets the gradient pass through the frozen
+            copy into the embedding layer it shares (and into shared heads), as MoCoSE's code does.
+    """
+
+    def __init__(
+        self,
+        of: Encoder,
+        decay: Annotated[float, Field(ge=0, le=1), Tune(0.5, 0.999)] = 0.85,
+        schedule: Literal["cosine", "constant"] = "cosine",
+        total_steps: Annotated[int, Field(gt=0)] | None = None,
+        update: Literal["after_step", "before_forward"] = "after_step",
+        share: list[str] = ["embeddings"],  # noqa: B006 - a declaration, never changed
+        without: list[str] = [],  # noqa: B006 - a declaration, never changed
+        dropout: Annotated[float, Field(ge=0, lt=1), Tune(0.0, 0.3)] | None = None,
+        target_gradient: Literal["none", "embeddings"] = "none",
+    ) -> None:
+        super().__init__()
+        if target_gradient == "embeddings" and "embeddings" not in share:
+            raise CseError(
+                'target_gradient = "embeddings", but the embedding layer is not shared: no gradient would reach it',
+                'add "embeddings" to share',
+            )
+        self._of = (of,)  # in a tuple, so that its weights do not become this module's
+        self.target = copy_encoder(of, share, without)
+        if not own_parameters(self.target, of):
+            raise CseError("ema: the encoder has no weights of its own to average", "name a trained encoder in `of`")
+        if dropout is not None:
+            lent = set(of.modules())
+            for module in self.target.modules():
+                if isinstance(module, nn.Dropout) and module not in lent:
+                    module.p = dropout
+        self.decay, self.schedule, self.total_steps = decay, schedule, total_steps
+        self.ahead = 1 if update == "before_forward" else 0
+        self.target_gradient = target_gradient
+        self.memory = 1 / (1 - decay) if decay < 1 else math.inf
+        self.dim, self.width, self.max_length = self.target.dim, of.width, of.max_length
+        self.augment_at, self.vocabulary = of.augment_at, of.vocabulary
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        self.updates: Tensor
+        self._checked = False
+        self._latest = decay
+
+    def train(self, mode: bool = True) -> Ema:
+        """Set the flag alone: neither the copy's dropout nor the shared parts change mode."""
+        self.training = mode
+        return self
+
+    def embed(self, tokens: Tokens) -> Tensor:
+        """Return (B, L, W) token vectors, before any dropout."""
+        if not self._checked:
+            self._check_start()
+        with self._gradient():
+            return self.target.embed(tokens)
+
+    def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
+        """Drop, contextualise, pool and apply the heads that are left."""
+        with self._gradient():
+            return self.target.encode(tokens, embeddings)
+
+    def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
+        """Return the vectors that `of` would give with these weights, in eval mode."""
+        with modes_kept(self.target):
+            return self.target.represent(tokens, embeddings)
+
+    def export(self, folder: Path, max_length: int) -> None:
+        """Write the slow weights, shared parts included, in the form of `of`."""
+        self.target.export(folder, max_length)
+
+    def after_step(self, step: Step) -> None:
+        """Move towards the encoder that is followed; buffers are taken over as they are."""
+        self.updates += 1
+        # From the step, not from the buffer: looking at a number on a GPU waits for it.
+        self._latest = self.decay_at(step.index + 1 + self.ahead, self.total_steps or step.total)
+        mine, theirs = zip(*own_parameters(self.target, self._of[0]), strict=True)
+        with torch.no_grad():
+            torch._foreach_lerp_(mine, theirs, 1 - self._latest)
+            for buffer, source in own_buffers(self.target, self._of[0]):
+                buffer.copy_(source)
+
+    def decay_at(self, t: int, total: int) -> float:
+        """Return ηₜ."""
+        if self.schedule == "constant":
+            return self.decay
+        return 1 - (1 - self.decay) * (math.cos(math.pi * min(t / total, 1.0)) + 1) / 2
+
+    def report(self) -> dict[str, float]:
+        """Return the decay of the latest update."""
+        return {"decay": self._latest}
+
+    def _gradient(self) -> AbstractContextManager[object]:
+        return torch.set_grad_enabled(torch.is_grad_enabled() and self.target_gradient == "embeddings")
+
+    def _check_start(self) -> None:
+        """Check, before the first update, that the copy is one: copied before loading, it would stay random."""
+        pairs = own_parameters(self.target, self._of[0])
+        if not self.updates and not all(torch.equal(mine, theirs) for mine, theirs in pairs):
+            raise CseError(
+                "ema: the copy differs from its encoder before the first step: that one changed after it was copied",
+                "load weights and attach heads first, then build `ema`",
+            )
+        self._checked = True

@@ -1,0 +1,53 @@
+"""The mean over several data sets of semantic textual similarity: what some methods select a state by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from registry import EVALUATORS
+from registry.evaluators.sts import Sts
+from registry.types import Encode, Evaluator
+
+
+@EVALUATORS.register("sts_average")
+class StsAverage(Evaluator):
+    """Average the correlations of several `sts` data sets.
+
+    spearman = (1/n) Σ spearman(data set); pearson likewise. Not rounded in between, as the papers' last columns are.
+
+    Source: DCLR's code selects by the mean of STS-B's and SICK-R's dev sets (`avg_sts`, methods/dclr.md); MoCoSE's by
+    that of the seven test sets, which needs evaluate.allow_test_selection and marks the result (methods/mocose.md M8).
+
+    Args:
+        datasets: Names in the data catalogue.
+        split: The split read of each.
+        aggregate: How the subsets of one data set become one number; see `sts`.
+    """
+
+    metric: ClassVar[str] = "spearman"
+    metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
+
+    def __init__(
+        self,
+        datasets: Annotated[list[str], Field(min_length=1)],
+        split: str = "test",
+        aggregate: Literal["all", "mean", "wmean"] = "all",
+    ) -> None:
+        self.split = split
+        self.parts = [Sts(dataset, split, aggregate) for dataset in datasets]
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Return the means of Spearman's and Pearson's correlations."""
+        found = [part(encode) for part in self.parts]
+        return {name: sum(one[name] for one in found) / len(found) for name in self.metrics}
+
+    def texts(self) -> Sequence[str]:
+        """Return the sentences of all data sets, all splits."""
+        return list(dict.fromkeys(text for part in self.parts for text in part.texts()))
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return "dataset/split" → content digest."""
+        return {name: digest for part in self.parts for name, digest in part.fingerprints().items()}

@@ -1,0 +1,48 @@
+"""ConIsI's head, shared by its contrastive and its interactive objective."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+from torch.nn.functional import elu
+
+from registry.heads.batch_norm import BatchNorm, Together
+from registry.kinds import HEADS
+from registry.types import Encoder, Head
+
+
+@HEADS.register("batch_norm_elu")
+class BatchNormElu(Head):
+    """Normalise each dimension over the batch, then bend it: h = ELU(BN(Wx + b)).
+
+    W from N(0, 0.02²), b zero; BN has scale and shift. Every row reaches both objectives through this one head.
+
+    Args:
+        together: Views whose rows share means and variances: a list of views, a list of such lists, or "all". A view
+            not named has its own, as when the head is called once for each.
+        sync: Over the rows of all devices, so that their number changes nothing; else over each device's own.
+
+    Shapes: (B, D) → (B, D).
+
+    Source: ConIsI (eq. 2 and 6, whose W, b and BN are the same). Doubtful and settled in methods/conisi.md: which rows
+    make the statistics (C2 → `together`), several devices (C4 → `sync`). Evaluation drops the head (C3); a batch of one
+    row, which has no variance, is refused.
+    """
+
+    def __init__(self, together: Together = [], sync: bool = True) -> None:  # noqa: B006 - a declaration
+        super().__init__()
+        self.together = together
+        self.sync = sync
+
+    def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
+        """Make the layer; it keeps the width."""
+        self.linear = nn.Linear(width, width)
+        nn.init.normal_(self.linear.weight, std=0.02)
+        nn.init.zeros_(self.linear.bias)
+        self.norm = BatchNorm(width, self.together, self.sync)
+        return width
+
+    def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:
+        """Return (B, D)."""
+        return elu(self.norm(self.linear(pooled), groups))

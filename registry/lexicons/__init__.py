@@ -1,0 +1,1 @@
+"""Word lists shipped with cse, and readers of larger ones."""

@@ -1,0 +1,150 @@
+"""What InfoNCE and its variants share: the columns each anchor chooses among, and their weights. Registers nothing.
+
+Shapes: N anchors; C columns: the batch's N positives, N hard negatives where there are any, K queue entries.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from registry.errors import CseError
+from registry.losses.cosine import cosine_matrix
+from registry.types import Loss, Negatives, Sentences
+
+Reduction = Literal["mean", "sum"]
+WeightOn = Literal["exp", "logit"]
+Form = Literal["cross_entropy", "bce_softmax"]
+
+IDLE = 5
+"""Forward passes in a row without a negative after which the user hears of it; at the first step a queue is empty."""
+
+
+class InBatchContrast(Loss):
+    """Choose each anchor's positive among columns; how cosines become logits is what the loss that extends it says.
+
+    Args:
+        hard_weight: Logarithm of the weight of an anchor's own hard negative.
+        reduction: Over the anchors of the batch; over all cells where `form` is "bce_softmax".
+        in_batch: Whether other sentences of the batch, and their hard negatives, are negatives.
+        false_negative: Cosine in `reference` above which another sentence weighs 0.
+        weight_on: What weights of queue entries and of false negatives multiply.
+        form: How the choice is scored.
+    """
+
+    steering: ClassVar[frozenset[str]] = frozenset({"reference"})
+
+    def __init__(
+        self,
+        hard_weight: float,
+        reduction: Reduction,
+        in_batch: bool,
+        false_negative: float | None,
+        weight_on: WeightOn,
+        form: Form,
+    ) -> None:
+        super().__init__()
+        self.hard_weight = hard_weight
+        self.reduction: Reduction = reduction
+        self.in_batch = in_batch
+        self.false_negative = false_negative
+        self.weight_on: WeightOn = weight_on
+        self.form: Form = form
+        self.idle = 0
+
+    def logits(self, cosines: Tensor) -> Tensor:
+        """Return (N, C) logits of (N, C) cosines; the positive of row i stands in column i."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        anchor: Sentences,
+        positive: Sentences,
+        negatives: Negatives,
+        hard: Sentences | None = None,
+        reference: Sentences | None = None,
+    ) -> Tensor:
+        """Return the loss of the batch."""
+        cosines = [cosine_matrix(anchor, positive)]
+        weights = [self._trust(cosines[0], reference)]
+        if hard is not None:
+            cosines.append(cosine_matrix(anchor, hard))
+            weights.append(torch.zeros_like(cosines[-1]))
+        cosines.append(cosine_matrix(anchor, negatives.vectors.to(cosines[0].dtype)))
+        weights.append(negatives.log_weights.to(cosines[0].dtype).expand_as(cosines[-1]))
+        self._count_idle(hard, negatives)
+        logits = self._weighted(self.logits(torch.cat(cosines, dim=1)), torch.cat(weights, dim=1))
+        logits = self._structured(logits, hard is not None)
+        if self.form == "bce_softmax":
+            return binary_cross_entropy_of_softmax(logits, self.reduction)
+        labels = torch.arange(len(logits), device=logits.device)
+        return F.cross_entropy(logits, labels, reduction=self.reduction)
+
+    def notices(self) -> list[str]:
+        """Return a word on a loss that has had nothing to compare with for several steps."""
+        if self.idle < IDLE:
+            return []
+        self.idle = -(2**62)  # told once
+        return [
+            "a contrastive loss has in_batch = false and no queue entries: it is 0 and teaches nothing; "
+            "give the recipe a queue, or set in_batch = true"
+        ]
+
+    def _trust(self, cosines: Tensor, reference: Tensor | None) -> Tensor:
+        """Return (N, N) log-weights of the batch's positives: −inf for another sentence found alike by `reference`."""
+        trusted = torch.zeros_like(cosines)
+        if self.false_negative is None:
+            return trusted
+        if reference is None:
+            raise CseError(
+                f"false_negative = {self.false_negative} needs a view to compare sentences by",
+                'declare [views.reference] with an encoder of its own, or map a view: views = { reference = "…" }',
+            )
+        alike = cosine_matrix(reference.detach(), reference.detach()) > self.false_negative
+        return trusted.masked_fill(alike & ~_own(cosines), -torch.inf)
+
+    def _weighted(self, logits: Tensor, log_weights: Tensor) -> Tensor:
+        return logits * log_weights.exp() if self.weight_on == "logit" else logits + log_weights
+
+    def _structured(self, logits: Tensor, has_hard: bool) -> Tensor:
+        """Weigh an anchor's own hard negative; switch other sentences of the batch off where they are no negatives."""
+        own = _own(logits)
+        if has_hard:
+            own_hard = own.roll(len(logits), dims=1)
+            logits = logits + self.hard_weight * own_hard.to(logits.dtype)
+            own = own | own_hard
+        if self.in_batch:
+            return logits
+        batch = torch.arange(logits.shape[1], device=logits.device) < len(logits) * (2 if has_hard else 1)
+        return logits.masked_fill(batch & ~own, -torch.inf)
+
+    def _count_idle(self, hard: Tensor | None, negatives: Negatives) -> None:
+        alone = not self.in_batch and hard is None and not len(negatives.vectors)
+        self.idle = self.idle + 1 if alone else min(self.idle, 0)
+
+
+def binary_cross_entropy_of_softmax(logits: Tensor, reduction: Reduction) -> Tensor:
+    """Return the binary cross-entropy of every cell of softmax(logits): 1 is right in column i of row i, else 0.
+
+    log(1 − p) stays finite however near p comes to 1: for a row's largest negative it is the share of all others.
+
+    Args:
+        logits: (N, C), −inf for a column that is off; those on the diagonal are finite.
+        reduction: Over all N·C cells.
+    """
+    own = _own(logits)
+    log_p = logits.log_softmax(dim=1)
+    largest = log_p.detach().masked_fill(own, -torch.inf).argmax(dim=1, keepdim=True)
+    top = torch.zeros_like(own).scatter(1, largest, True) & ~own
+    log_not = torch.log1p(-log_p.masked_fill(own | top, -torch.inf).exp())
+    others = log_p.masked_fill(top, -torch.inf).logsumexp(dim=1, keepdim=True)
+    cells = torch.where(own, log_p, torch.where(top, others, log_not)).neg()
+    return cells.mean() if reduction == "mean" else cells.sum()
+
+
+def _own(cells: Tensor) -> Tensor:
+    """Return (N, C) booleans: column i of row i."""
+    return torch.eye(*cells.shape, dtype=torch.bool, device=cells.device)

@@ -1,0 +1,69 @@
+"""Focal-InfoNCE: InfoNCE whose pairs weigh themselves by their own similarity."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from registry import LOSSES, Tune
+from registry.losses.contrast import Form, InBatchContrast, Reduction, WeightOn
+
+
+@LOSSES.register("focal_info_nce")
+class FocalInfoNCE(InBatchContrast):
+    """Pick each anchor's positive as InfoNCE does, with hard pairs stressed and doubtful positives held back.
+
+    ℓᵢ = −log( e^{s⁺²/τ} / ( e^{s⁺²/τ} + Σ wₖ e^{sₖ(sₖ+m)/τ} ) ),
+    with s⁺ = s(hᵢ,h⁺ᵢ), s the cosine, and k over everything that is no positive of i: the other sentences' positives,
+    hard negatives, and the queue's entries, be they earlier sentences or noise, each with its weight w. A negative
+    counts for more than in InfoNCE where s > 1 − m or s < 0. The factors s and s + m carry gradient.
+
+    Shapes: anchor, positive, hard (N, D); reference (N, D'), without gradient; negatives (K, D) and (K,), K may be 0;
+    result a scalar.
+
+    Source: Focal-InfoNCE (Hou and Li 2023, eq. 2; its code agrees), methods/focal_infonce.md.
+    Doubtful: the paper states τ = 0.7 for BERT and 0.5 for RoBERTa; its Table 4 sweeps 0.03 to 0.1 and finds its own
+    results again at 0.07 and 0.05, so the stated values are ten times too large (F1). Eq. 3 sums over the batch, the
+    code averages (`reduction`, F7). Eq. 4 prints (2/τ)(s+m)·p for the gradient of a negative; it is ((2s+m)/τ)·p, so
+    that negatives are drawn to s = −m/2 and not below it (F8). Being even, s⁺² drives a positive below 0 on to −1;
+    `clamp` holds it at 0, where it gets no gradient. From a pre-trained start s⁺ is about 0.85.
+
+    Args:
+        temperature: Divides the modulated cosines; 0.07 for BERT, 0.05 for RoBERTa.
+        margin: m: negatives more similar than 1 − m are stressed.
+        clamp: Take a negative s⁺ as 0: for fresh weights or strong augmentation, where positives may start below 0.
+        hard_weight: Logarithm of the weight of an anchor's own hard negative.
+        reduction: Over the anchors of the batch; over all cells where `form` is "bce_softmax".
+        in_batch: Whether other sentences of the batch, and their hard negatives, are negatives. Without them and with
+            an empty queue the positive is the only choice: the loss and its gradient are 0.
+        false_negative: Cosine in `reference` above which another sentence weighs 0; None weighs all the same.
+        weight_on: What weights multiply: "exp" the exponential, so that weight 0 removes a column; "logit" the logit,
+            so that it becomes 0 and e⁰ stays in the sum.
+        form: "cross_entropy" of the choice, or "bce_softmax", the binary cross-entropy of each of its probabilities.
+    """
+
+    def __init__(
+        self,
+        temperature: Annotated[float, Field(gt=0), Tune(0.01, 0.5, log=True)] = 0.07,
+        margin: Annotated[float, Field(ge=0, le=1), Tune(0.0, 0.5)] = 0.3,
+        clamp: bool = False,
+        hard_weight: float = 0.0,
+        reduction: Reduction = "mean",
+        in_batch: bool = True,
+        false_negative: Annotated[float | None, Field(ge=-1, le=1), Tune(0.7, 0.99)] = None,
+        weight_on: WeightOn = "exp",
+        form: Form = "cross_entropy",
+    ) -> None:
+        super().__init__(hard_weight, reduction, in_batch, false_negative, weight_on, form)
+        self.temperature = temperature
+        self.margin = margin
+        self.clamp = clamp
+
+    def logits(self, cosines: Tensor) -> Tensor:
+        """Return s²/τ for the positive and s(s+m)/τ for all others."""
+        own = torch.eye(*cosines.shape, dtype=torch.bool, device=cosines.device)
+        positive = cosines.clamp(min=0) if self.clamp else cosines
+        return torch.where(own, positive.square(), cosines * (cosines + self.margin)) / self.temperature

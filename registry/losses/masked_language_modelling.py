@@ -1,0 +1,108 @@
+"""BERT's objective: alone it pre-trains or adapts an encoder; beside a contrastive loss it is SimCSE's second one."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from registry.distributed import sum_devices, world_size
+from registry.errors import CseError
+from registry.kinds import LOSSES
+from registry.losses.language_model import LanguageHead, load_language_model
+from registry.types import Encoded, Encoder, Loss
+
+
+@LOSSES.register("masked_language_modelling")
+class MaskedLanguageModelling(Loss):
+    """Predict the tokens that an augmenter hid.
+
+    ℓ = −1/|M| Σ_{(i,l) ∈ M} log softmax( E·LayerNorm(gelu(W h_il + b)) + c )[x_il],
+    with M the hidden places of the batch, on all devices, h the last layer, x the hidden ids, and E the encoder's own
+    word embeddings: tied, so that both uses train them, and where the encoder freezes them they stay. A batch with
+    nothing hidden costs 0.
+
+    Args:
+        encoder: Whose word embeddings decode: the encoder of the view.
+        initial: W, b, c and the norm at first: the prediction head of the encoder's "checkpoint", "fresh" ones
+            (W from N(0, 0.02²)), or fresh ones only where the checkpoint has no head.
+        tied: Whether E is the encoder's own matrix; otherwise a copy that goes its own way.
+
+    Shapes: hidden (B, L, D), targets (B, L) → a scalar; scores are computed at hidden places only, (|M|, V).
+
+    Source: BERT (Devlin et al. 2019) §3.1; SimCSE's code for its use beside a contrastive loss. Doubtful and settled in
+    methods/masked_language_modelling.md: the decoder, which SimCSE's code leaves untied (L1, `tied`), and that it hides
+    tokens in both copies of a sentence (L2, a second view `masked_again`).
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        initial: Literal["checkpoint_or_fresh", "checkpoint", "fresh"] = "checkpoint_or_fresh",
+        tied: bool = True,
+    ) -> None:
+        super().__init__()
+        backbone: Any = getattr(encoder, "backbone", None)
+        words = getattr(getattr(backbone, "embeddings", None), "word_embeddings", None)
+        if words is None:
+            raise CseError(
+                f"masked_language_modelling: encoder {type(encoder).__name__} has no word embeddings to decode with",
+                'name a "transformer" encoder',
+            )
+        self._words = (words,)  # in a tuple, so that the encoder's weights do not become this loss's
+        self.decoder = None if tied else nn.Parameter(words.weight.detach().clone())
+        config = backbone.config
+        self.head = LanguageHead(
+            config.hidden_size, (words.num_embeddings, words.embedding_dim), config.hidden_act, config.layer_norm_eps
+        )
+        self._notices: list[str] = []
+        if initial != "fresh":
+            self._start(str(getattr(encoder, "model", "")), demanded=initial == "checkpoint")
+
+    def forward(self, masked: Encoded, masked_again: Encoded | None = None) -> Tensor:
+        """Return the loss of the batch, over the hidden places of both views where there are two."""
+        views = [masked] if masked_again is None else [masked, masked_again]
+        states, targets = zip(*map(_hidden, views), strict=True)
+        words = self._words[0].weight if self.decoder is None else self.decoder
+        wanted = torch.cat(targets)
+        total = F.cross_entropy(self.head(torch.cat(states), words), wanted, reduction="sum")
+        # The mean over the places of all devices: each device's share is scaled so that averaging gradients is exact.
+        count = sum_devices(torch.tensor(len(wanted), device=total.device))
+        return total * world_size() / count.clamp(min=1)
+
+    def notices(self) -> list[str]:
+        """Say once that the head starts from nothing where a checkpoint's was looked for."""
+        told, self._notices = self._notices, []
+        return told
+
+    @torch.no_grad()
+    def _start(self, model: str, demanded: bool) -> None:
+        loaded, complete = load_language_model(model)
+        if complete:
+            self.head.copy_from(loaded)
+        elif demanded:
+            raise CseError(
+                f'masked_language_modelling: initial = "checkpoint", but the checkpoint of {model!r} has no '
+                "prediction head",
+                'use a checkpoint saved as a masked language model, or set initial = "fresh"',
+            )
+        else:
+            self._notices = [f"masked_language_modelling: {model!r} has no prediction head, so a fresh one is trained"]
+
+
+def _hidden(view: Encoded) -> tuple[Tensor, Tensor]:
+    """Return the last layer at the hidden places, and what stood there.
+
+    Raises:
+        CseError: The view hides nothing.
+    """
+    targets = view.tokens.targets
+    if targets is None:
+        raise CseError(
+            "masked_language_modelling: nothing is hidden in the view it reads",
+            'give that view an augmenter: [[views.masked.augment]] name = "mask_tokens"',
+        )
+    places = targets >= 0
+    return view.hidden[places], targets[places]

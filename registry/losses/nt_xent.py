@@ -1,0 +1,56 @@
+"""NT-Xent: both views' sentences are anchors, and negatives come from both."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from registry import LOSSES, Tune
+from registry.losses.cosine import cosine_matrix
+from registry.types import Loss, Negatives, Sentences
+
+
+@LOSSES.register("nt_xent")
+class NTXent(Loss):
+    """Pick each sentence's other view among both views of the batch and the queue's entries.
+
+    ℓᵢ = −log( e^{s(zᵢ,zᵢ')/τ} / ( Σⱼ≠ᵢ e^{s(zᵢ,zⱼ)/τ} + Σₘ pₘ e^{s(zᵢ,Hₘ)/τ} ) ),
+    with z the 2N sentence vectors of both views below each other, i' the row of i's other view, s the cosine and H the
+    queue's entries weighted by p. Row i has N columns of the other view and N − 1 of its own: itself is left out.
+
+    Shapes: anchor, positive (N, D); negatives (K, D) and (K,), K may be 0; result a scalar.
+
+    Source: SimCLR (Chen et al. 2020, eq. 1); ConSERT (Yan et al. 2021, `AdvCLSoftmaxLoss.py`, methods/consert.md).
+    Doubtful: ConSERT adds up the means of the two directions, SimCLR averages over all 2N rows, half as much
+    (`reduction`).
+
+    Args:
+        temperature: Divides the cosines.
+        reduction: "sum_of_means" adds the means over each view's N anchors; "mean" and "sum" go over all 2N.
+    """
+
+    def __init__(
+        self,
+        temperature: Annotated[float, Field(gt=0), Tune(0.01, 0.5, log=True)] = 0.1,
+        reduction: Literal["sum_of_means", "mean", "sum"] = "sum_of_means",
+    ) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.reduction = reduction
+
+    def forward(self, anchor: Sentences, positive: Sentences, negatives: Negatives) -> Tensor:
+        """Return the loss of the batch."""
+        both = torch.cat([anchor, positive])
+        cosines = cosine_matrix(both, both)
+        itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
+        batch = (cosines / self.temperature).masked_fill(itself, -torch.inf)
+        queue = cosine_matrix(both, negatives.vectors.to(cosines.dtype)) / self.temperature + negatives.log_weights
+        labels = torch.arange(len(both), device=both.device).roll(len(anchor))
+        logits = torch.cat([batch, queue], dim=1)
+        if self.reduction == "sum_of_means":
+            return 2 * F.cross_entropy(logits, labels)
+        return F.cross_entropy(logits, labels, reduction=self.reduction)

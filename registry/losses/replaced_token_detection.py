@@ -1,0 +1,140 @@
+"""DiffCSE's second loss: the sentence vector must tell which tokens of an edited copy are not its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from registry.distributed import all_devices, sum_devices, world_size
+from registry.encoders.pooling import needs_all_states, pool
+from registry.errors import CseError
+from registry.kinds import LOSSES
+from registry.losses.discriminator import Discriminator
+from registry.losses.generator import FrozenGenerator, demand_same_ids
+from registry.masking import Masking, Rate, Share
+from registry.types import Encoded, Encoder, Loss, Tokens
+
+
+@LOSSES.register("replaced_token_detection")
+class ReplacedTokenDetection(Loss):
+    """Find, given the sentence vector, the tokens that a frozen language model replaced.
+
+    x″ = argmax G(mask(x)), x″₀ = [CLS];  r_l = [x″_l ≠ x_l];  ℓ = 1/(2NL) Σ CE( D(x″, h)_l, r_l ),
+    with G the generator, without gradient, and D a second encoder whose first token vector is h, the sentence vector of
+    the unedited sentence, with gradient. Both copies of a sentence are hidden by themselves.
+
+    Args:
+        generator: Masked language model G; its tokenizer must give the encoder's ids.
+        discriminator: Checkpoint D starts from; it is trained, and kept in checkpoints of the run only.
+        encoder: The encoder of the two views.
+        masking: How many tokens that are no special ones are hidden.
+        mask_share: Of the hidden, how many become [MASK].
+        random_share: Of the hidden, how many become a random id; the rest stay.
+        decode: What G puts in: its "argmax", or a "sample" from its distribution.
+        edit: Where: at "all" places, hidden or not, or at "masked_only".
+        condition: h: the sentence vector after the heads ("projected"), or the one before them ("pooled").
+        pads: Whether padding counts, as not replaced.
+        generator_head: G's scores: those of the "checkpoint"'s head, or the product of its last layer and its word
+            "embeddings", for a checkpoint that has no head.
+        generator_dropout: Whether G's dropout is on in training.
+
+    Shapes: tokens (B, L) and sentence (B, D) of two views → 2B rows, scores (2B, L, 2) → a scalar.
+
+    Source: DiffCSE (Chuang et al. 2022) §3 and its code. Doubtful and settled in methods/diffcse.md: D1 `decode`, D2
+    `edit`, D3 `pads`, D4 `condition`, D5 `generator_dropout`. The defaults are the released code's.
+    """
+
+    def __init__(
+        self,
+        generator: str,
+        discriminator: str,
+        encoder: Encoder,
+        masking: Rate = 0.30,
+        mask_share: Share = 0.8,
+        random_share: Share = 0.1,
+        decode: Literal["argmax", "sample"] = "argmax",
+        edit: Literal["all", "masked_only"] = "all",
+        condition: Literal["projected", "pooled"] = "projected",
+        pads: bool = True,
+        generator_head: Literal["checkpoint", "embeddings"] = "checkpoint",
+        generator_dropout: bool = True,
+    ) -> None:
+        super().__init__()
+        for model in (generator, discriminator):
+            demand_same_ids(model, encoder)
+        self.decode = decode
+        self.edit = edit
+        self.pads = pads
+        self.pooling = _pooling(encoder) if condition == "pooled" else None
+        self.masking = Masking.of("replaced_token_detection", encoder.vocabulary, masking, mask_share, random_share)
+        self.generator = FrozenGenerator(generator, generator_head, generator_dropout)
+        self.discriminator = Discriminator(discriminator)
+        if condition == "projected":
+            self.discriminator.demand_width(encoder.dim)
+        self._counts = torch.zeros(4)
+
+    def forward(self, anchor: Encoded, positive: Encoded) -> Tensor:
+        """Return the loss of the batch."""
+        tokens = Tokens.stack({"anchor": anchor.tokens, "positive": positive.tokens})
+        lengths = all_devices(torch.tensor([tokens.length], device=tokens.ids.device))
+        tokens = tokens.padded_to(int(lengths.max()))  # padding counts, so all devices need the same
+        edited, replaced = self.edited(tokens)
+        scores = self.discriminator(edited, torch.cat([self._condition(anchor), self._condition(positive)]))
+        counted = torch.ones_like(replaced) if self.pads else tokens.mask == 1
+        self._count(scores, replaced, tokens.mask == 1)
+        total = F.cross_entropy(scores[counted], replaced[counted].long(), reduction="sum")
+        return total * world_size() / sum_devices(counted.sum())
+
+    @torch.no_grad()
+    def edited(self, tokens: Tokens) -> tuple[Tokens, Tensor]:
+        """Return the tokens as the generator would have them, and (B, L) which of them are other than they were."""
+        ids, hidden = self.masking.hide(tokens)
+        scores = self.generator(ids, tokens)
+        if self.decode == "argmax":
+            found = scores.argmax(dim=-1)
+        else:
+            found = torch.multinomial(scores.flatten(0, 1).softmax(dim=-1), 1).view(ids.shape)
+        if self.edit == "masked_only":
+            found = torch.where(hidden, found, tokens.ids)
+        found = torch.cat([tokens.ids[:, :1], found[:, 1:]], dim=1)
+        real = tokens.mask == 1
+        return replace(tokens, ids=found * tokens.mask), (found != tokens.ids) & real
+
+    def report(self) -> dict[str, float]:
+        """Return how many real tokens the last batch had replaced, and how many of either kind were told right."""
+        replaced, kept, found, left = self._counts.tolist()
+        return {
+            "replaced": replaced / max(1.0, replaced + kept),
+            "accuracy_replaced": found / max(1.0, replaced),
+            "accuracy_kept": left / max(1.0, kept),
+        }
+
+    @torch.no_grad()
+    def _count(self, scores: Tensor, replaced: Tensor, real: Tensor) -> None:
+        said = scores.argmax(dim=-1) == 1
+        groups = (replaced, ~replaced & real, replaced & said, ~replaced & real & ~said)
+        self._counts = torch.stack([group.sum() for group in groups])
+
+    def _condition(self, view: Encoded) -> Tensor:
+        vectors = view.sentence if self.pooling is None else pool(self.pooling, [view.hidden], view.tokens.mask)
+        self.discriminator.demand_width(vectors.shape[1])
+        return vectors
+
+
+def _pooling(encoder: Encoder) -> Any:
+    """Return how the encoder pools, where its last layer is all that takes.
+
+    Raises:
+        CseError: It pools otherwise.
+    """
+    pooling = getattr(encoder, "pooling", None)
+    if pooling is None or needs_all_states(pooling):
+        raise CseError(
+            f'replaced_token_detection: condition = "pooled" reads the last layer, but the encoder pools {pooling!r}',
+            'set condition = "projected", or pooling = "cls" or "mean"',
+        )
+    return pooling

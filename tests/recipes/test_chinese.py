@@ -1,0 +1,70 @@
+"""IFCL's Chinese side: every recipe scores both tasks of Table 3, and each of its rows has a recipe."""
+
+from __future__ import annotations
+
+import pytest
+
+from cse_cli.recipe.find import all_recipes
+from cse_cli.recipe.load import load
+from registry import papers
+
+NAMES = [name for name in all_recipes() if load(name).recipe.language == "zh"]
+TRAINED = {"simcse_zh": "wiki_zh", "simcse_zh_cstsb": "cstsb_text"}
+
+
+def test_there_are_some():
+    assert {"ifcl_zh", "mini/ifcl_zh", "mini/simcse_zh", "augmentation_quality_zh", *TRAINED} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "augmentation" not in name])
+def test_both_tasks_are_scored(name):
+    evaluators = load(name).recipe.evaluators
+    for label, dataset, split in (("cstsb", "cstsb", "test"), ("simclue", "simclue", "test")):
+        assert evaluators[label].name == "sts"
+        assert (evaluators[label].params["dataset"], evaluators[label].params["split"]) == (dataset, split)
+    if load(name).recipe.train.steps != 0:
+        assert load(name).recipe.evaluate.select == "cstsb_dev.spearman"
+        assert evaluators["cstsb_dev"].params["split"] == "dev"
+
+
+def test_every_row_of_table_3_has_a_recipe_that_scores_its_columns():
+    table = papers.load("ifcl").tables["chinese"]
+    assert len(table.rows) == 5
+    for name, row in table.rows.items():
+        assert row.recipe is not None, name
+        recipe = load(row.recipe).recipe
+        assert recipe.language == "zh"
+        assert {column.evaluator for column in table.columns} <= set(recipe.evaluators)
+
+
+def test_simcse_in_chinese_is_simcse_but_for_model_and_text():
+    english, chinese = (load(name).recipe for name in ("simcse_en", "simcse_zh"))
+    assert chinese.train == english.train
+    assert chinese.losses == english.losses
+    assert chinese.encoders["online"].params == {
+        **english.encoders["online"].params, "model": "bert-base-chinese",
+    }  # fmt: skip
+    for name, dataset in TRAINED.items():
+        assert (load(name).recipe.data.dataset, load(name).recipe.data.max_length) == ((dataset,), 64)
+
+
+def test_the_twins_of_figure_4a_have_the_rates_of_table_6():
+    for language, dropout, fusion in (("en", 0.15, 0.9), ("zh", 0.2, 0.3)):
+        views = load(f"augmentation_quality_{language}").recipe.views
+        trained = load(f"ifcl_{language}").recipe
+        fused, dropped = views["fraternal"].augment
+        for part in (*views["identical"].augment, dropped):
+            assert (part.name, part.params["rate"], part.params["draw"]) == ("embedding_dropout", dropout, "chance")
+            assert part.params["scale"]
+        assert fused.params["rate"] == fusion
+        assert fused == trained.views["fraternal"].augment[0]
+        assert dropout == trained.encoders["online"].params["dropout"]
+
+
+def test_the_sentences_to_translate_are_those_scored():
+    from registry import catalogue
+
+    for name in ("stsb", "cstsb"):
+        generator = catalogue.entry(f"{name}_test_text").generator
+        assert generator is not None
+        assert generator.sources == ((name, "test"),)

@@ -1,0 +1,113 @@
+"""ConSERT as its recipes put it together: which values, what a step sees, and what evaluation does not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from cse_cli.data import Batches
+from cse_cli.data.text import open_text
+from cse_cli.devices import choose
+from cse_cli.encoding import SentenceEncoder
+from cse_cli.recipe.load import load
+from cse_cli.resolve import Experiment, resolve
+from cse_cli.step import StepState
+from registry import catalogue
+from tests.shrunken import Small
+from tests.tiny import sentences
+
+EVERY = [
+    '{name="token_cutoff",rate=0.3,at_least=1}', '{name="feature_cutoff",rate=0.2}', '{name="span_cutoff",rate=0.3}',
+    '{name="embedding_dropout",rate=0.3}', '{name="token_shuffle"}', '{name="repeat_words",rate=1.0}',
+]  # fmt: skip
+
+
+def experiment(parts: Small, *more: str, name: str = "consert_en") -> Experiment:
+    changed, dropped = parts.options(load(name).recipe)
+    return resolve(load(name, [*changed, *more], dropped).recipe, 5)
+
+
+def step_of(made: Experiment) -> StepState:
+    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 64, 5)
+    return StepState(made.method, batches.batch(0), 0, 3, torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("consert_en", (96, 64, 10, 5e-7, 200, 0.1, 0.15, 0.0, 1)),
+        ("consert_en_large", (96, 64, 25, 5e-7, 100, 0.1, 0.15, None, 1)),
+    ],
+)
+def test_the_authors_scripts(name, values):
+    """unsup-consert-base.sh and unsup-consert-large.sh, copied by hand."""
+    recipe = load(name).recipe
+    assert values == (
+        recipe.train.batch_size,
+        recipe.data.max_length,
+        recipe.train.epochs,
+        recipe.train.learning_rate,
+        recipe.train.evaluate_every,
+        recipe.losses["nt_xent"].params["temperature"],
+        recipe.losses["nt_xent"].weight,
+        recipe.encoders["online"].params.get("dropout"),
+        recipe.train.seed,
+    )
+    steps = catalogue.entry("sts_text").splits["train"].rows // recipe.train.batch_size * recipe.train.epochs
+    assert recipe.train.warmup_steps == math.floor(steps / 10)
+
+
+def test_views_differ_by_cut_features_and_by_positions_alone(parts):
+    made = experiment(parts)
+    step = step_of(made)
+    losses = made.method(step)
+    assert list(losses) == ["nt_xent"]
+    anchor, positive = step.embedded["anchor"], step.embedded["positive"]
+    assert torch.equal(anchor.tokens.ids, positive.tokens.ids)
+    width = anchor.vectors.shape[-1]
+    assert (anchor.vectors == 0).all(dim=1).sum(1).tolist() == [int(width * 0.2)] * 4
+    length = anchor.tokens.length
+    assert anchor.tokens.positions.tolist() == [list(range(length))] * 4
+    assert positive.tokens.positions.sort(1).values.tolist() == [list(range(length))] * 4
+    assert not torch.equal(positive.tokens.positions, anchor.tokens.positions)
+    assert torch.equal(step.views["anchor"].embeddings, anchor.vectors)  # dropout 0: what is cut stays what was made
+    made.method.objective(losses).backward()
+    assert all(
+        p.grad is not None for n, p in made.scored.named_parameters() if n.endswith("position_embeddings.weight")
+    )
+
+
+def test_the_large_recipe_leaves_one_view_alone_and_drops_out(parts):
+    made = experiment(parts, name="consert_en_large")
+    step = step_of(made)
+    made.method(step)
+    assert not (step.embedded["anchor"].vectors == 0).any()
+    assert not torch.equal(step.views["anchor"].embeddings, step.embedded["anchor"].vectors)
+
+
+def test_the_adversarial_variant_of_the_method_page(parts):
+    made = experiment(parts, 'views.positive.augment=[{name="adversarial_noise",norm=1.0}]')
+    step = step_of(made)
+    made.method.objective(made.method(step)).backward()
+    moved = (step.embedded["positive"].vectors - step.unperturbed["positive"]).norm(dim=-1)
+    real = step.batch["positive"].mask.bool()
+    assert torch.allclose(moved[real], torch.ones(int(real.sum())), atol=1e-4)
+    assert torch.equal(step.unperturbed["positive"], made.scored.embed(step.batch["positive"]))
+
+
+def test_none_of_it_is_active_at_evaluation(parts):
+    """Whatever the views do, scored vectors are those of the sentence itself, the same every time."""
+    made = experiment(parts, f"views.anchor.augment=[{','.join(EVERY)}]")
+    encode = SentenceEncoder(made.scored, choose("cpu"), 4, 64, made.plans)
+    texts = sentences(6)
+    tokens = made.scored.vocabulary.pad(made.scored.vocabulary.ids(texts, 64))
+    plain = made.scored.represent(tokens)
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        assert torch.allclose(encode(texts), plain, atol=1e-5)
+    assert not torch.allclose(encode.through("anchor", {"text": texts}), plain, atol=1e-2)
+    assert torch.allclose(
+        encode.through("anchor", {"text": texts}), encode.through("anchor", {"text": texts}), atol=1e-6
+    )

@@ -1,0 +1,77 @@
+"""Focal-InfoNCE's and DCLR's recipes: the values that were printed, and a second encoder that costs no gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cse_cli.data import Batches, open_text
+from cse_cli.recipe.load import load
+from cse_cli.resolve import resolve
+from cse_cli.step import StepState
+
+
+def test_tables_of_focal_infonce():
+    """Table 1 (batch, learning rate), and the temperatures of Table 4 that Tables 3 and 5 find again (F1)."""
+    printed = {
+        "focal_infonce_en": (64, 3e-5, 0.07), "focal_infonce_en_large": (64, 1e-5, 0.07),
+        "focal_infonce_en_roberta": (512, 1e-5, 0.05), "focal_infonce_en_roberta_large": (512, 3e-5, 0.05),
+    }  # fmt: skip
+    for name, values in printed.items():
+        recipe = load(name).recipe
+        loss = recipe.losses["focal_info_nce"].params
+        assert values == (recipe.train.batch_size, recipe.train.learning_rate, loss["temperature"])
+        assert (loss["margin"], loss["reduction"], loss["clamp"], loss["in_batch"]) == (0.3, "mean", False, True)
+        assert set(recipe.losses) == {"focal_info_nce"}
+
+
+def test_script_of_dclr():
+    """Batch, learning rate, epochs, φ and noise of the authors' `run.sh`."""
+    printed = {
+        "dclr_en": (128, 3e-5, 3, 0.9, 1.0), "dclr_en_roberta": (128, 3e-5, 3, 0.85, 2.5),
+        "dclr_en_large": (256, 3e-5, 1, 0.9, 3.0), "dclr_en_roberta_large": (256, 1e-5, 1, 0.85, 5.0),
+    }  # fmt: skip
+    for name, values in printed.items():
+        recipe = load(name).recipe
+        train, loss = recipe.train, recipe.losses["info_nce"].params
+        assert recipe.queue is not None
+        times = recipe.queue.params["times"]
+        assert values == (train.batch_size, train.learning_rate, train.epochs, loss["false_negative"], times)
+        assert (recipe.queue.params["steps"], recipe.queue.params["rate"], loss["temperature"]) == (4, 1e-3, 0.05)
+        assert recipe.losses["info_nce"].views["reference"] == "reference"
+        assert recipe.evaluators["avg_dev"].params["datasets"] == ["stsb", "sickr"]
+
+
+@pytest.mark.parametrize("temperature", [0.03, 0.05, 0.07, 0.1])
+@pytest.mark.parametrize("margin", [0.1, 0.2, 0.3, 0.4])
+def test_cells_of_tables_4_and_5(temperature, margin):
+    changes = [f"losses.focal_info_nce.temperature={temperature}", f"losses.focal_info_nce.margin={margin}"]
+    recipe = load("focal_infonce_en", changes).recipe
+    assert recipe.losses["focal_info_nce"].params["temperature"] == temperature
+    assert recipe.losses["focal_info_nce"].params["margin"] == margin
+
+
+@pytest.mark.parametrize("name", ["dclr_en", "dclr_en_large", "focal_infonce_dclr_en", "mini/dclr_en"])
+def test_the_complementary_model_costs_no_gradient_and_never_moves(name, parts):
+    changed, dropped = parts.options(load(name).recipe)
+    loss = next(iter(load(name).recipe.losses))
+    made = resolve(load(name, [*changed, f"losses.{loss}.false_negative=0.0"], dropped).recipe, seed=1)
+    method = made.method.train()
+    other = method.encoder("complementary")
+    assert not any(p.requires_grad for p in other.parameters())
+    before = {key: value.clone() for key, value in other.state_dict().items()}
+    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 32, 7)
+    step = StepState(method, batches.batch(0), 0, 1, torch.Generator().manual_seed(3))
+    value = method.objective(method(step))
+    value.backward()
+    view = step.views["reference"]
+    assert not view.sentence.requires_grad
+    assert not view.hidden.requires_grad
+    again = StepState(method, batches.batch(0), 0, 1, torch.Generator().manual_seed(3))
+    method(again)
+    assert torch.equal(again.views["reference"].sentence, view.sentence)  # no dropout
+    assert not torch.equal(again.views["anchor"].sentence, step.views["anchor"].sentence)
+    optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad], lr=0.1)
+    optimizer.step()
+    assert all(torch.equal(value, before[key]) for key, value in other.state_dict().items())
+    assert any(p.grad is not None and p.grad.any() for p in method.encoder("online").parameters())

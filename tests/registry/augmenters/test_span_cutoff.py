@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from registry.augmenters.span_cutoff import SpanCutoff
+from registry.tokens import Embedded
+from tests.registry.augmenters.literal import SHAPES, STEP, batch, seeded, zeros
+
+
+def cut(augmenter, embedded, seed=0):
+    torch.manual_seed(seed)
+    return augmenter.on_embeddings(embedded, "anchor", STEP)
+
+
+def slow(embedded, rate, part):
+    out = embedded.vectors.clone()
+    noise = seeded(len(out))
+    for row in range(len(out)):
+        n = int(embedded.tokens.mask[row].sum())
+        length = int(n * rate) if part == "inside" else max(1, int(n * (1 - rate)))
+        start = int(noise[row] * (n - length + 1))
+        span = range(start, start + length)
+        for place in range(n):
+            if (place in span) == (part == "inside"):
+                out[row, place] = 0.0
+    return out
+
+
+def test_by_hand():
+    """Of 6 real tokens ⌊6·0.5⌋ = 3 neighbours are zeroed, of 2 one; outside, these are what stays."""
+    before = batch([6, 2], 3)
+    for part in ("inside", "outside"):
+        gone = zeros(cut(SpanCutoff(0.5, part), before).vectors)
+        span = gone if part == "inside" else ~gone & before.tokens.mask.bool()
+        places = [torch.nonzero(row).flatten().tolist() for row in span]
+        assert [len(found) for found in places] == [3, 1]
+        assert places[0] == list(range(places[0][0], places[0][0] + 3))
+        assert not gone[1, 2:].any()
+
+
+@pytest.mark.parametrize(("lengths", "width"), SHAPES)
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.2, 0.5, 0.95])
+@pytest.mark.parametrize("part", ["inside", "outside"])
+def test_equals_the_slow_version(lengths, width, rate, part):
+    before = batch(lengths, width, extra=1)
+    assert torch.equal(cut(SpanCutoff(rate, part), before).vectors, slow(before, rate, part))
+
+
+@pytest.mark.parametrize("part", ["inside", "outside"])
+def test_rate_zero_changes_nothing(part):
+    before = batch([5, 3, 1], 4)
+    assert torch.equal(cut(SpanCutoff(0.0, part), before).vectors, before.vectors)
+
+
+def test_one_token_is_left_outside_a_short_span():
+    before = batch([4, 1], 2)
+    after = cut(SpanCutoff(0.9, "outside"), before).vectors
+    assert (~zeros(after) & before.tokens.mask.bool()).sum(1).tolist() == [1, 1]
+
+
+def test_every_start_is_as_likely():
+    """⌊5·0.5⌋ = 2 of 5 tokens: starts 0 to 3, 250 of 1000 each, standard deviation 13.7."""
+    gone = zeros(cut(SpanCutoff(0.5), batch([5] * 1000, 1)).vectors)
+    starts = torch.bincount(gone.long().argmax(1), minlength=5)
+    assert starts[4] == 0
+    assert (starts[:4] - 250).abs().max() < 4 * 13.7
+
+
+def test_gradient_passes_where_nothing_is_cut():
+    before = batch([5, 2], 3, dtype=torch.float64)
+    vectors = before.vectors.requires_grad_()
+    after = cut(SpanCutoff(0.4), before)
+    after.vectors.sum().backward()
+    assert torch.equal(vectors.grad == 0, after.vectors == 0)
+    assert torch.autograd.gradcheck(lambda v: cut(SpanCutoff(0.4), Embedded(before.tokens, v)).vectors, vectors)

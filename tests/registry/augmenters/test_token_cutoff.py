@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from registry.augmenters.places import Scope
+from registry.augmenters.token_cutoff import TokenCutoff
+from registry.tokens import Embedded
+from tests.registry.augmenters.literal import SHAPES, STEP, batch, drawn, seeded, zeros
+
+
+def cut(augmenter, embedded, seed=0):
+    torch.manual_seed(seed)
+    return augmenter.on_embeddings(embedded, "anchor", STEP)
+
+
+def slow(embedded, rate, scope, at_least):
+    out = embedded.vectors.clone()
+    noise = seeded(*out.shape[:2])
+    for row in range(len(out)):
+        real = int(embedded.tokens.mask[row].sum())
+        candidates = list(range(real if scope == "real" else out.shape[1]))
+        for place in drawn(noise[row], candidates, min(len(candidates), max(at_least, int(len(candidates) * rate)))):
+            out[row, place] = 0.0
+    return out
+
+
+def test_by_hand():
+    """Of 5 real tokens ⌊5·0.4⌋ = 2 are zeroed, of 3 ⌊1.2⌋ = 1, and the two places of padding stay."""
+    before = batch([5, 3], 4)
+    after = cut(TokenCutoff(0.4), before)
+    assert zeros(after.vectors).sum(1).tolist() == [2, 1]
+    assert torch.equal(after.vectors[1, 3:], before.vectors[1, 3:])
+    kept = ~zeros(after.vectors)
+    assert torch.equal(after.vectors[kept], before.vectors[kept])
+    assert after.tokens is before.tokens
+
+
+@pytest.mark.parametrize(("lengths", "width"), SHAPES)
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.34, 0.9])
+@pytest.mark.parametrize("scope", ["real", "all"])
+@pytest.mark.parametrize("at_least", [0, 1, 3])
+def test_equals_the_slow_version(lengths, width, rate, scope, at_least):
+    before = batch(lengths, width, extra=2)
+    after = cut(TokenCutoff(rate, scope, at_least), before)
+    assert torch.equal(after.vectors, slow(before, rate, scope, at_least))
+
+
+def test_rate_zero_changes_nothing():
+    before = batch([5, 3], 4)
+    assert torch.equal(cut(TokenCutoff(0.0), before).vectors, before.vectors)
+
+
+@pytest.mark.parametrize(("scope", "reached"), [("real", 3), ("all", 6)])
+def test_where_it_cuts(scope: Scope, reached: int):
+    """ "real" never touches padding; "all" reaches every place of the width, the first too: MoCoSE, one at least."""
+    before = batch([3], 2, extra=3)
+    hit = sum(zeros(cut(TokenCutoff(0.1, scope, 1), before, seed).vectors).long() for seed in range(200))
+    assert (hit[0] > 0).tolist() == [True] * reached + [False] * (6 - reached)
+    assert hit.sum() == 200
+
+
+def test_sentences_are_cut_differently_and_so_are_steps():
+    before = batch([10] * 6, 2)
+    first, second = (zeros(cut(TokenCutoff(0.3), before, seed).vectors) for seed in (0, 1))
+    assert len({tuple(row) for row in first.tolist()}) > 1
+    assert not torch.equal(first, second)
+
+
+def test_gradient_passes_where_nothing_is_cut():
+    before = batch([5, 2], 3, dtype=torch.float64)
+    vectors = before.vectors.requires_grad_()
+    after = cut(TokenCutoff(0.4), before)
+    after.vectors.sum().backward()
+    assert torch.equal(vectors.grad == 0, after.vectors == 0)
+    assert torch.autograd.gradcheck(lambda v: cut(TokenCutoff(0.4), Embedded(before.tokens, v)).vectors, vectors)

@@ -1,0 +1,339 @@
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from cse_cli.method import BoundView, Method, Term
+from cse_cli.step import StepState
+from cse_cli.training.checkpoint import load_method_state, method_state
+from cse_cli.training.optimiser import make_optimizer
+from registry import LOSSES
+from registry.encoders.ema import Ema
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError
+from registry.heads.mlp import Mlp
+from registry.heads.projection import Projection
+from registry.kinds import ENCODERS
+from registry.testing.materials import OneStep
+from tests.fakes import FakeEncoder
+from tests.shrunken import recipe as small_recipe
+from tests.tiny import sentences, tiny_bert
+
+SCHEDULE = {0: 0.85, 25: 0.85 + 0.15 * (1 - math.cos(math.pi / 4)) / 2, 50: 0.925, 100: 1.0, 101: 1.0, 150: 1.0}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(tiny_bert(tmp_path_factory.mktemp("models")))
+
+
+def online_of(model, heads=None, **options):
+    encoder = TransformerEncoder(model, **options)
+    encoder.attach(heads or {})
+    return encoder
+
+
+def tokens_of(encoder, count=4):
+    return encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(count), 32))
+
+
+def nudge(encoder, by=0.5):
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(by)
+
+
+def after(steps, target, total=100):
+    step = OneStep(torch.zeros(2, target.dim), steps - 1)
+    step.total = total
+    target.after_step(step)
+
+
+def method_of(online, target):
+    views = {"query": BoundView("online", []), "key": BoundView("target", [])}
+    entry = LOSSES["info_nce"]
+    terms = {"info_nce": Term(entry, 1.0, {"anchor": "query", "positive": "key"}, True)}
+    return Method({"online": online, "target": target}, views, None, {"info_nce": entry.build({})}, terms)
+
+
+def step_of(method, index=0, count=4):
+    tokens = tokens_of(method.encoder("online"), count)
+    return StepState(method, dict.fromkeys(method.views, tokens), index, 100, torch.Generator().manual_seed(index))
+
+
+def test_every_weight_equals_the_encoders_at_the_start(model):
+    online = online_of(model, {"mlp": Mlp()})
+    target = Ema(online)
+    theirs = online.state_dict()
+    assert target.target.state_dict().keys() == theirs.keys()
+    assert all(torch.equal(value, theirs[name]) for name, value in target.target.state_dict().items())
+    tokens = tokens_of(online)
+    assert torch.equal(target.represent(tokens), online.represent(tokens))
+
+
+def test_a_copy_made_too_early_is_refused_before_the_first_step(model):
+    online = online_of(model)
+    target = Ema(online)
+    nudge(online.backbone.encoder)
+    with pytest.raises(CseError, match="differs from its encoder before the first step"):
+        target.embed(tokens_of(online))
+
+
+def test_one_update_by_hand():
+    online = FakeEncoder(width=1)
+    nn.init.constant_(online.linear.weight, 2.0)
+    target = Ema(online, decay=0.75, schedule="constant", share=[])
+    nn.init.constant_(online.linear.weight, 6.0)
+    after(1, target)
+    assert target.target.linear.weight.item() == 0.75 * 2 + 0.25 * 6
+    after(2, target)
+    assert target.target.linear.weight.item() == 0.75 * 3 + 0.25 * 6
+
+
+@pytest.mark.parametrize(("t", "expected"), SCHEDULE.items())
+def test_cosine_schedule_by_hand(t, expected):
+    assert Ema(FakeEncoder(), share=[]).decay_at(t, 100) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "constant"])
+@pytest.mark.parametrize("decay", [0.0, 0.3, 0.85, 1.0])
+@pytest.mark.parametrize(("update", "ahead"), [("after_step", 0), ("before_forward", 1)])
+@pytest.mark.parametrize("total_steps", [None, 3, 40])
+def test_updates_equal_the_written_out_average(schedule, decay, update, ahead, total_steps):
+    """Element by element, with the decay of step t (before the forward pass: of the step to come)."""
+    online = FakeEncoder(width=3)
+    target = Ema(online, decay=decay, schedule=schedule, total_steps=total_steps, update=update, share=[])
+    slow = online.linear.weight.tolist()
+    for t in range(1, 7):
+        nudge(online, by=0.1 * t)
+        after(t, target, total=5)
+        eta = decay
+        if schedule == "cosine":
+            done = min((t + ahead) / (total_steps or 5), 1)
+            eta = 1 - (1 - decay) * (math.cos(math.pi * done) + 1) / 2
+        fast = online.linear.weight.tolist()
+        slow = [[eta * s + (1 - eta) * f for s, f in zip(*rows, strict=True)] for rows in zip(slow, fast, strict=True)]
+        assert torch.allclose(target.target.linear.weight, torch.tensor(slow), atol=1e-5)
+        assert target.report() == {"decay": pytest.approx(eta)}
+
+
+def test_extreme_decays_copy_or_stand_still():
+    for decay, follows in ((0.0, True), (1.0, False)):
+        online = FakeEncoder()
+        target = Ema(online, decay=decay, schedule="constant", share=[])
+        start = target.target.linear.weight.clone()
+        nudge(online)
+        after(1, target)
+        assert torch.equal(target.target.linear.weight, online.linear.weight if follows else start)
+
+
+def test_buffers_are_taken_over(model):
+    class Counting(Mlp):
+        def fit(self, width, encoder):
+            self.register_buffer("seen", torch.zeros(()))
+            return super().fit(width, encoder)
+
+    online = online_of(model, {"mlp": Counting()})
+    target = Ema(online)
+    online.heads["mlp"].seen += 3
+    after(1, target)
+    assert target.target.heads["mlp"].seen == 3
+
+
+def test_memory_is_that_of_the_start_value():
+    assert Ema(FakeEncoder(), share=[]).memory == pytest.approx(1 / 0.15)
+    assert Ema(FakeEncoder(), decay=0.995, schedule="constant", share=[]).memory == pytest.approx(200)
+    assert Ema(FakeEncoder(), decay=0.0, share=[]).memory == 1
+    assert Ema(FakeEncoder(), decay=1.0, share=[]).memory == math.inf
+
+
+def drops(target, tokens):
+    first, second = (target.encode(tokens, target.embed(tokens)).sentence for _ in range(2))
+    return not torch.equal(first, second)
+
+
+@pytest.mark.parametrize(("dropout", "expected"), [(None, True), (0.0, False), (0.5, True)])
+def test_neither_train_nor_eval_changes_whether_the_target_drops(model, dropout, expected):
+    online = online_of(model)
+    method = method_of(online, Ema(online, dropout=dropout))
+    target, tokens = method.encoder("target"), tokens_of(online)
+    for change in (lambda: None, method.train, method.eval, method.train, lambda: target.represent(tokens)):
+        change()
+        assert drops(target, tokens) is expected
+        assert torch.equal(target.represent(tokens), target.represent(tokens))
+
+
+def test_dropout_rates(model):
+    online = online_of(model, {"projection": Projection(dropout=0.3)}, dropout=0.2)
+    rates = {None: {0.2, 0.3}, 0.0: {0.0}, 0.4: {0.4}}
+    for dropout, expected in rates.items():
+        target = Ema(online, dropout=dropout)
+        assert {m.p for m in target.modules() if isinstance(m, nn.Dropout)} == expected
+    assert {m.p for m in online.modules() if isinstance(m, nn.Dropout)} == {0.2, 0.3}
+
+
+def test_shared_parts_are_the_same_objects_and_keep_their_mode(model):
+    online = online_of(model, {"mlp": Mlp(), "projection": Projection()})
+    online.eval()
+    target = Ema(online, share=["embeddings", "projection"], dropout=0.0)
+    assert target.target.backbone.embeddings is online.backbone.embeddings
+    assert target.target.heads["projection"] is online.heads["projection"]
+    assert target.target.heads["mlp"] is not online.heads["mlp"]
+    assert target.target.backbone.encoder is not online.backbone.encoder
+    assert online.heads["projection"].network[2].p == 0.1
+    for change in (target.train, lambda: target.represent(tokens_of(online)), target.eval):
+        change()
+        assert not any(module.training for module in online.modules())
+    online.train()
+    target.eval()
+    assert all(module.training for module in online.modules())
+
+
+def test_shared_weights_are_trained_once_and_seen_by_both(model, tmp_path):
+    from cse_cli.recipe.load import load
+    from tests.shrunken import small
+
+    online = online_of(model)
+    method = method_of(online, Ema(online))
+    settings = load(str(small_recipe(tmp_path, small(tmp_path)))).recipe.train
+    optimizer = make_optimizer(method, settings)
+    trained = [p for group in optimizer.param_groups for p in group["params"]]
+    assert {id(p) for p in trained} == {id(p) for p in online.parameters()}
+    assert len(trained) == len(list(online.parameters()))
+    words = online.backbone.embeddings.word_embeddings.weight
+    start = words.detach().clone()
+    method.objective(method(step_of(method))).backward()
+    optimizer.step()
+    assert not torch.equal(words, start)
+    assert method.encoder("target").target.backbone.embeddings.word_embeddings.weight is words
+
+
+def gradients(method):
+    method.zero_grad()
+    method.objective(method(step_of(method))).backward()
+    return {name for name, p in method.named_parameters(remove_duplicate=False) if p.grad is not None and p.grad.any()}
+
+
+@pytest.mark.parametrize("site", ["word", "layer"])
+def test_a_detached_key_sends_no_gradient_into_the_target(model, site):
+    online = online_of(model, {"mlp": Mlp()}, augment_at=site)
+    method = method_of(online, Ema(online, share=[]))
+    found = gradients(method)
+    assert not any(name.startswith("encoders.target") for name in found)
+    assert any(name.startswith("encoders.online.backbone.embeddings") for name in found)
+    assert not method(step_of(method))["info_nce"].isnan()
+    tokens = tokens_of(online)
+    target = method.encoder("target")
+    assert not target.encode(tokens, target.embed(tokens)).sentence.requires_grad
+
+
+@pytest.mark.parametrize("site", ["word", "layer"])
+def test_the_switch_lets_gradient_reach_the_embedding_layer_and_nothing_else(model, site):
+    online = online_of(model, {"mlp": Mlp()}, augment_at=site, dropout=0.0)
+    target = Ema(online, target_gradient="embeddings")
+    tokens = tokens_of(online)
+    target.encode(tokens, target.embed(tokens)).sentence.pow(2).sum().backward()
+    reached = {name for name, p in target.target.named_parameters() if p.grad is not None and p.grad.any()}
+    assert reached == {name for name, _ in online.named_parameters() if name.startswith("backbone.embeddings.")}
+    assert all(p.grad is None for n, p in online.named_parameters() if not n.startswith("backbone.embeddings."))
+
+
+def test_both_switches_differ_in_the_embedding_layers_gradient_alone(model):
+    found = {}
+    for switch in ("none", "embeddings"):
+        torch.manual_seed(0)
+        online = online_of(model, dropout=0.0)
+        method = method_of(online, Ema(online, target_gradient=switch))
+        method.objective(method(step_of(method))).backward()
+        found[switch] = {name: p.grad for name, p in online.named_parameters()}
+    for name, gradient in found["none"].items():
+        assert torch.equal(gradient, found["embeddings"][name]) is not name.startswith("backbone.embeddings."), name
+
+
+def test_heads_left_out_and_the_width_that_remains(model):
+    heads = {"projection": Projection(layers=1, width=24), "wide": Projection(layers=1, width=40)}
+    online = online_of(model, heads)
+    target = Ema(online, without=["wide"])
+    tokens = tokens_of(online)
+    assert (online.dim, target.dim) == (40, 24)
+    assert target.encode(tokens, target.embed(tokens)).sentence.shape == (4, 24)
+    assert list(online.heads) == ["projection", "wide"]
+    with pytest.raises(CseError, match="do not fit"):
+        Ema(online, without=["projection"])
+
+
+def test_building_draws_no_random_number(model):
+    online = online_of(model, {"projection": Projection()})
+    torch.manual_seed(4)
+    expected = torch.rand(1)
+    torch.manual_seed(4)
+    Ema(online, without=["projection"])
+    assert torch.rand(1) == expected
+
+
+def test_goes_on_from_a_checkpoint_to_the_same_bit(model):
+    def made():
+        online = online_of(model, dropout=0.0)
+        return method_of(online, Ema(online))
+
+    first = made()
+    for index in range(3):
+        nudge(first.encoder("online").backbone.encoder, 0.01)
+        first.encoder("target").after_step(step_of(first, index))
+    second = made()
+    load_method_state(second, copy.deepcopy(method_state(first)))
+    for method in (first, second):
+        nudge(method.encoder("online").backbone.encoder, 0.02)
+        method.encoder("target").after_step(step_of(method, 3))
+    states = method_state(first), method_state(second)
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+    assert second.encoder("target").updates == 4
+    second.encoder("target").embed(tokens_of(second.encoder("online")))  # the start is not checked any more
+
+
+def test_a_selected_target_is_whole(model, tmp_path):
+    """What selection keeps of a target has the shared embedding layer of that step, not of the last one."""
+    online = online_of(model, pooling="mean")
+    target, tokens = Ema(online), tokens_of(online)
+    nudge(online, 0.01)
+    after(1, target)
+    kept, expected = copy.deepcopy(target.state_dict()), target.represent(tokens)
+    nudge(online, 0.3)
+    after(2, target)
+    assert not torch.equal(target.represent(tokens), expected)
+    target.load_state_dict(kept)
+    assert torch.equal(target.represent(tokens), expected)
+    target.export(tmp_path / "model", 32)
+    from registry.encoders.saved import open_encoder
+
+    saved, _ = open_encoder(str(tmp_path / "model"))
+    assert torch.allclose(saved.represent(tokens), expected, atol=1e-6)
+
+
+def test_refusals_name_what_there_is(model):
+    online = online_of(model, {"mlp": Mlp()})
+    wrong = {
+        r"share: .*called 'embedings'\. Did you mean 'embeddings'": {"share": ["embedings"]},
+        r"without: .*no head called 'predictor'. It has: mlp": {"without": ["predictor"]},
+        r"'mlp' is in share and in without": {"share": ["mlp"], "without": ["mlp"]},
+        r"embedding layer is not shared": {"share": [], "target_gradient": "embeddings"},
+    }
+    for message, values in wrong.items():
+        with pytest.raises(CseError, match=message):
+            Ema(online, **values)
+    with pytest.raises(CseError, match="takes no heads"):
+        Ema(online).attach({"mlp": Mlp()})
+    with pytest.raises(CseError, match="no part that can be shared called 'embeddings'"):
+        Ema(FakeEncoder())
+
+
+def test_registered_with_its_bounds():
+    entry = ENCODERS["ema"]
+    assert entry.cls is Ema
+    assert entry.parameters().of == "online"
+    for wrong in ({"decay": 1.1}, {"schedule": "linear"}, {"total_steps": 0}, {"dropout": 1.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            entry.parameters(**wrong)

@@ -1,0 +1,211 @@
+import json
+import math
+
+import pytest
+import torch
+
+from registry import ENCODERS
+from registry.encoders.glow import ActNorm, Descent, Glow
+from registry.encoders.saved import open_encoder
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError, RunFailedError
+from tests.registry.encoders.vectors import Encoding, Given
+from tests.tiny import sentences, tiny_bert
+
+TEXTS = sentences(60, seed=3)
+SHAPES = [(8, 1, 1), (8, 3, 2), (16, 2, 3), (24, 3, 1)]
+
+
+def glow(width, levels, depth, rows=40):
+    """A flow in double precision whose weights are all different from their first values, and rows to put in."""
+    generator = torch.Generator().manual_seed(width + levels)
+    made = Glow(width, levels, depth, 6, generator).double()
+    x = torch.randn(rows, width, generator=generator, dtype=torch.float64) * 3 + 1
+    with torch.no_grad():
+        made(x, initialise=True)
+        for parameter in made.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    return made, x
+
+
+def test_actnorm_by_hand():
+    # Columns 1, 3 and 10, 50: means 2 and 30, spreads 1 and 20.
+    norm = ActNorm(2)
+    x = torch.tensor([[1.0, 10.0], [3.0, 50.0]])
+    norm.initialise(x)
+    with torch.no_grad():
+        torch.testing.assert_close(norm(x), torch.tensor([[-1.0, -1.0], [1.0, 1.0]]), atol=1e-4, rtol=0)
+        assert norm.log_det().item() == pytest.approx(-math.log(20), abs=1e-4)
+
+
+def test_value_by_hand():
+    # One step whose coupling is still zero: actnorm as above, reversed, so z = ±(1, 1); bits of a row are
+    # −(log N(1) + log N(1) − log 20) / (2 ln 2), log N(1) = −(1 + log 2π) / 2.
+    flow = Glow(2, 1, 1, 4, torch.Generator().manual_seed(0))
+    x = torch.tensor([[1.0, 10.0], [3.0, 50.0]])
+    with torch.no_grad():
+        z = flow(x, initialise=True)
+        torch.testing.assert_close(z, torch.tensor([[-1.0, -1.0], [1.0, 1.0]]), atol=1e-4, rtol=0)
+        expected = (1 + math.log(2 * math.pi) + math.log(20)) / (2 * math.log(2))
+        assert flow.bits(x).tolist() == pytest.approx([expected, expected], abs=1e-3)
+
+
+@pytest.mark.parametrize(("width", "levels", "depth"), SHAPES)
+def test_the_inverse_leads_back(width, levels, depth):
+    flow, x = glow(width, levels, depth)
+    z = flow(x)
+    assert z.shape == x.shape
+    torch.testing.assert_close(flow.inverse(z), x, rtol=0, atol=1e-9)
+
+
+def test_the_inverse_of_a_trained_flow_leads_back_in_single_precision():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(256, 16, generator=generator) @ torch.randn(16, 16, generator=generator)
+    flow = Glow(16, 3, 3, 32, generator)
+    Descent(1e-3, 0, 0.01).minimise(flow, x.split(32))
+    torch.testing.assert_close(flow.inverse(flow(x)), x, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("width", "levels", "depth"), SHAPES)
+def test_the_log_determinant_is_the_jacobians(width, levels, depth):
+    flow, x = glow(width, levels, depth)
+    for row in x[:3]:
+        jacobian = torch.autograd.functional.jacobian(lambda v: flow(v[None])[0], row)
+        assert torch.linalg.slogdet(jacobian).logabsdet.item() == pytest.approx(flow.log_det().item(), abs=1e-9)
+
+
+def literal(flow, x, levels, depth):
+    """The forward pass and its log-determinant, as the paper's equations tell it, a feature at a time."""
+    kept, log_det = [], 0.0
+    for level in range(levels):
+        if level:
+            half = len(x) // 2
+            kept.append(x[half:])
+            x = x[:half]
+        for step in flow.steps[level * depth : (level + 1) * depth]:
+            scale = [3 * float(s) for s in step.norm.log_scale]
+            shift = step.norm.shift
+            x = [(value + float(b)) * math.exp(s) for value, b, s in zip(x, shift, scale, strict=True)][::-1]
+            log_det += sum(scale)
+            half = len(x) // 2
+            moved = step.shift(torch.tensor([x[:half]], dtype=torch.float64))[0].tolist()
+            x = x[:half] + [a + b for a, b in zip(x[half:], moved, strict=True)]
+    z = [value for part in [*kept, x] for value in part]
+    log_p = sum(-0.5 * (value**2 + math.log(2 * math.pi)) for value in z) + log_det
+    return z, -log_p / (len(z) * math.log(2))
+
+
+@pytest.mark.parametrize(("width", "levels", "depth"), SHAPES)
+def test_equals_the_literal_version(width, levels, depth):
+    flow, x = glow(width, levels, depth)
+    with torch.no_grad():
+        for row in x[:3]:
+            z, bits = literal(flow, row.tolist(), levels, depth)
+            assert flow(row[None])[0].tolist() == pytest.approx(z, abs=1e-9)
+            assert flow.bits(row[None]).item() == pytest.approx(bits, abs=1e-9)
+
+
+def test_gradient():
+    flow, x = glow(8, 2, 2, rows=3)
+    parameters = tuple(flow.parameters())
+    assert torch.autograd.gradcheck(flow.bits, (x.clone().requires_grad_(),))
+    assert all(p.grad is None for p in parameters)
+    flow.bits(x).mean().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in parameters)
+
+
+def test_training_comes_near_the_entropy_of_what_it_models():
+    # Correlated normal rows: the best possible is their entropy per feature in bits.
+    generator = torch.Generator().manual_seed(0)
+    mixed = torch.randn(8, 8, generator=generator)
+    x = torch.randn(4096, 8, generator=generator) @ mixed
+    entropy = 0.5 * (8 * math.log(2 * math.pi * math.e) + torch.logdet(mixed @ mixed.T).item()) / (8 * math.log(2))
+    flow = Glow(8, 1, 6, 32, generator)
+    losses = Descent(3e-3, 10, 0.0).minimise(flow, (part for _ in range(6) for part in x.split(128)))
+    assert len(losses) == 192
+    assert losses[0] > losses[-1] + 0.1
+    assert entropy - 0.1 < losses[-1] < entropy + 0.5
+
+
+def test_a_loss_that_is_not_finite_ends_the_run():
+    with pytest.raises(RunFailedError, match="at step 0"):
+        Descent(1e-3, 0, 0.0).minimise(Glow(4, 1, 1, 2, torch.Generator()), [torch.full((2, 4), math.nan)])
+
+
+def test_warm_up_rises_to_the_rate(monkeypatch):
+    rates = []
+    step = torch.optim.AdamW.step
+    monkeypatch.setattr(torch.optim.AdamW, "step", lambda self: rates.append(self.param_groups[0]["lr"]) or step(self))
+    batches = torch.randn(5, 6, 4, generator=torch.Generator().manual_seed(0))
+    Descent(0.4, 4, 0.0).minimise(Glow(4, 1, 1, 2, torch.Generator()), batches)
+    assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4])
+
+
+def flow_of(rows, **values):
+    base = Given(rows)
+    encoder = ENCODERS["flow"].build({"fit_on": "target", "levels": 1, **values}, {"online": base})
+    return base, encoder
+
+
+def test_fitting_leaves_everything_else_as_it_was():
+    base, encoder = flow_of(torch.randn(100, 6, generator=torch.Generator().manual_seed(0)), batch_size=16, epochs=2)
+    before, rng = base.table.clone(), torch.get_rng_state()
+    encoder.fit(Encoding(encoder), base.sentences)
+    first = Encoding(encoder)(base.sentences)
+    assert len(encoder.bits) == 2 * 7  # the last batch of an epoch holds 4
+    assert torch.equal(base.table, before)
+    assert base.table.grad is None
+    assert torch.equal(torch.get_rng_state(), rng)
+    assert [name for name, _ in encoder.named_parameters()] == ["of.table"]
+    encoder.fit(Encoding(encoder), base.sentences)  # from the beginning again
+    assert torch.equal(Encoding(encoder)(base.sentences), first)
+    assert not torch.equal(first, base.table.detach())
+
+
+def test_seed_decides_weights_and_order():
+    found = []
+    for seed in (1, 1, 2):
+        base, encoder = flow_of(torch.randn(50, 4, generator=torch.Generator().manual_seed(0)), seed=seed)
+        encoder.fit(Encoding(encoder), base.sentences)
+        found.append(Encoding(encoder)(base.sentences))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+def test_widths_that_cannot_be_halved_are_refused():
+    base, encoder = flow_of(torch.randn(10, 12), levels=3)
+    with pytest.raises(CseError, match="12 is not divisible by 8"):
+        encoder.fit(Encoding(encoder), base.sentences)
+
+
+def test_one_sentence_is_too_few():
+    base, encoder = flow_of(torch.ones(1, 4))
+    with pytest.raises(CseError, match="no two sentences"):
+        encoder.fit(Encoding(encoder), base.sentences)
+
+
+def test_export_comes_back_and_nothing_else_opens_it(tmp_path):
+    base = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="first_last", first_layer_index=1)
+    encoder = ENCODERS["flow"].build({"fit_on": "target", "depth": 2, "width": 5}, {"online": base})
+    encoder.fit(Encoding(encoder), TEXTS)
+    folder = tmp_path / "out" / "model"
+    encoder.export(folder, 12)
+    again, length = open_encoder(str(folder))
+    tokens = again.vocabulary.pad(again.vocabulary.ids(TEXTS, 12))
+    assert (length, again.fits, again.eval_pooling) == (12, "never", "first_last")
+    assert torch.equal(again.represent(tokens), encoder.represent(tokens))
+    assert not (folder / "modules.json").exists()
+    assert not (folder / "config.json").exists()
+    assert [child.name for child in folder.parent.iterdir()] == ["model"]
+    assert open_encoder(str(folder), "cls")[0].eval_pooling == "cls"
+    assert torch.equal(open_encoder(str(folder / "base"))[0].represent(tokens), base.represent(tokens))
+
+
+def test_a_form_of_another_version_is_refused(tmp_path):
+    base = TransformerEncoder(str(tiny_bert(tmp_path)))
+    encoder = ENCODERS["flow"].build({"fit_on": "target"}, {"online": base})
+    encoder.export(tmp_path / "model", 12)
+    file = tmp_path / "model" / "cse.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format": "spline"}))
+    with pytest.raises(CseError, match="format 'spline'"):
+        open_encoder(str(tmp_path / "model"))

@@ -1,0 +1,198 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from registry import ENCODERS
+from registry.encoders.fitting import CHUNK, FitData
+from registry.encoders.moments import Moments
+from registry.encoders.saved import open_encoder
+from registry.encoders.transformer import TransformerEncoder
+from registry.encoders.whitening import whitening
+from registry.errors import CseError, MissingError, RunFailedError, UnknownNameError
+from registry.heads.mlp import Mlp
+from tests.registry.encoders.vectors import Encoding, Given
+from tests.tiny import sentences, tiny_bert
+
+TEXTS = sentences(60, seed=3)
+
+
+def fitted(rows, **values):
+    """A whitening of an encoder whose vectors are `rows`, fitted to all of them."""
+    base = Given(rows)
+    encoder = ENCODERS["whitening"].build({"fit_on": "target", **values}, {"online": base})
+    encoder.fit(Encoding(encoder), base.sentences)
+    return encoder, Encoding(encoder)(base.sentences)
+
+
+def test_value_by_hand():
+    # Mean (3, 1); covariance diag(8/3·... ): deviations ±2 and ±1 in two independent directions, each twice, n − 1 = 3:
+    # variances 16/3 and 4/3. (5, 2) is (2, 1) from the mean, so it becomes ±(2·√(3/16), 1·√(3/4)) = ±(0.866, 0.866).
+    rows = torch.tensor([[5.0, 2.0], [5.0, 0.0], [1.0, 2.0], [1.0, 0.0]])
+    _, vectors = fitted(rows)
+    assert vectors.abs() == pytest.approx(torch.full((4, 2), math.sqrt(0.75)), abs=1e-6)
+    _, first = fitted(rows, k=1)
+    assert first[:, 0].abs() == pytest.approx(torch.full((4,), math.sqrt(0.75)), abs=1e-6)
+    assert first[0, 0] == pytest.approx(float(first[1, 0]))  # the wide direction alone tells 5 from 1
+
+
+def literal(rows, k):
+    """What the repositories compute: np.cov, SVD, U·diag(1/√s)."""
+    mu = rows.mean(axis=0, keepdims=True)
+    u, s, _ = np.linalg.svd(np.cov(rows.T))
+    return (rows - mu) @ np.dot(u, np.diag(1 / np.sqrt(s)))[:, :k]
+
+
+@pytest.mark.parametrize("count", [9, 30, 200])
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_cosines_are_those_of_the_repositories(count, k):
+    generator = torch.Generator().manual_seed(count)
+    rows = torch.randn(count, 8, generator=generator) @ torch.randn(8, 8, generator=generator) + 5
+    _, ours = fitted(rows, k=k, eps=0.0)
+    theirs = torch.from_numpy(literal(rows.double().numpy(), k)).float()
+    gram = [torch.nn.functional.normalize(v) for v in (ours, theirs)]
+    assert ours.shape == (count, k)
+    torch.testing.assert_close(gram[0] @ gram[0].T, gram[1] @ gram[1].T, atol=1e-4, rtol=0)
+
+
+def test_whitened_vectors_have_mean_0_and_covariance_1():
+    rows = 3 * torch.randn(500, 6, generator=torch.Generator().manual_seed(0)) + 2
+    _, vectors = fitted(rows)
+    assert vectors.mean(dim=0) == pytest.approx(torch.zeros(6), abs=1e-4)
+    torch.testing.assert_close(torch.cov(vectors.T), torch.eye(6), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100])
+def test_chunks_do_not_change_mean_and_covariance(size):
+    rows = torch.randn(100, 5, generator=torch.Generator().manual_seed(1)) + 1e4
+    moments = Moments()
+    for chunk in rows.split(size):
+        moments.add(chunk)
+    assert moments.count == 100
+    torch.testing.assert_close(moments.mean, rows.double().mean(dim=0), rtol=1e-14, atol=0)
+    torch.testing.assert_close(moments.covariance(), torch.cov(rows.double().T), rtol=1e-9, atol=1e-12)
+
+
+def test_directions_without_variance_are_not_blown_up():
+    rows = torch.randn(5, 8, generator=torch.Generator().manual_seed(2))  # 4 directions at most
+    _, vectors = fitted(rows, eps=1e-2)
+    assert vectors.isfinite().all()
+    assert vectors.abs().max() < 10
+    weight, _ = whitening(torch.zeros(2).double(), torch.diag(torch.tensor([4.0, 0.0]).double()), 2, 0.25)
+    assert weight.abs().max(dim=1).values.tolist() == [0.5, 1.0]  # the second direction counts as a quarter as wide
+    with pytest.raises(CseError, match="direction without variance"):
+        fitted(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), eps=0.0)
+
+
+def test_too_few_sentences_and_too_many_directions():
+    with pytest.raises(CseError, match="no two sentences"):
+        fitted(torch.ones(1, 2))
+    with pytest.raises(CseError, match="k = 3, but the vectors are 2 wide"):
+        fitted(torch.ones(4, 2), k=3)
+    with pytest.raises(RunFailedError, match="not finite"):
+        fitted(torch.tensor([[1.0, math.nan], [2.0, 0.0]]))
+
+
+def test_nothing_is_represented_before_the_fit_and_no_view_goes_through(tmp_path):
+    base = TransformerEncoder(str(tiny_bert(tmp_path)))
+    encoder = ENCODERS["whitening"].build({"fit_on": "target"}, {"online": base})
+    tokens = base.vocabulary.pad([[2, 7, 3]])
+    with pytest.raises(CseError, match="not been fitted"):
+        encoder.represent(tokens)
+    with pytest.raises(CseError, match="no view can go through 'whitening'"):
+        encoder.encode(tokens, encoder.embed(tokens))
+
+
+def test_what_is_fitted_on_is_checked_when_the_recipe_is_built(tmp_path, monkeypatch):
+    base = {"online": TransformerEncoder(str(tiny_bert(tmp_path)))}
+    with pytest.raises(UnknownNameError, match="Did you mean 'nli'"):
+        ENCODERS["whitening"].build({"fit_on": "nlii"}, base)
+    with pytest.raises(UnknownNameError, match="no column 'sentence'"):
+        ENCODERS["whitening"].build({"fit_on": "graded_pairs", "columns": ["sentence"]}, base)
+    monkeypatch.setenv("CSE_DATA", str(tmp_path))
+    with pytest.raises(MissingError, match="multi30k_en_de"):
+        ENCODERS["whitening"].build({"fit_on": "multi30k_en_de"}, base)
+
+
+def test_a_data_set_is_read_column_by_column_in_chunks_up_to_the_limit():
+    seen = []
+
+    def encode(texts):
+        seen.append(texts)
+        return torch.zeros(len(texts), 2)
+
+    data = FitData("graded_pairs", "train", ("text", "translation"), limit=CHUNK + 5)
+    assert [len(chunk) for chunk in data.vectors(encode, ())] == [CHUNK, 5]
+    both = FitData("graded_pairs", "train", ("text",)), FitData("graded_pairs", "train", ("translation",))
+    columns = [list(one._sentences(())) for one in both]
+    assert seen[0][:4] == [columns[0][0], columns[1][0], columns[0][1], columns[1][1]]
+    assert next(FitData("target", limit=2).vectors(encode, ["a", "b", "c"])).shape == (2, 2)
+
+
+def whitened(tmp_path, **values):
+    torch.manual_seed(1)
+    base = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="first_last", first_layer_index=1)
+    encoder = ENCODERS["whitening"].build({"fit_on": "target", **values}, {"online": base})
+    encoder.fit(Encoding(encoder), TEXTS)
+    return base, encoder
+
+
+@pytest.mark.parametrize("k", [None, 5])
+def test_export_is_one_more_dense_layer(tmp_path, k):
+    base, encoder = whitened(tmp_path, k=k)
+    folder = tmp_path / "out" / "model"
+    encoder.export(folder, 12)
+    again, length = open_encoder(str(folder))
+    assert (length, again.fits, again.eval_pooling) == (12, "never", "first_last")
+    assert again.represent(tokens(again)).shape == (60, k or 16)
+    assert torch.equal(again.represent(tokens(again)), encoder.represent(tokens(encoder)))
+    kinds = [module["path"] for module in json.loads((folder / "modules.json").read_text())]
+    assert kinds == ["", "1_WeightedLayerPooling", "2_Pooling", "3_Dense"]
+    assert not (folder / "base").exists()
+    assert "the evaluator that was scored last" in (folder / "README.md").read_text()
+    assert [child.name for child in folder.parent.iterdir()] == ["model"]
+    assert torch.equal(base.represent(tokens(base)), encoder.of.represent(tokens(base)))
+
+
+@pytest.mark.slow
+def test_sentence_transformers_loads_and_encodes_exactly(tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    _, encoder = whitened(tmp_path, k=5)
+    encoder.export(tmp_path / "model", 12)
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    made = theirs.encode(TEXTS, convert_to_tensor=True)
+    torch.testing.assert_close(made, encoder.represent(tokens(encoder)), rtol=1e-5, atol=1e-5)
+
+
+def test_a_head_kept_at_evaluation_comes_before_the_whitening(tmp_path):
+    torch.manual_seed(1)
+    base = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="mean", head_at_eval=True)
+    base.attach({"mlp": Mlp()})
+    encoder = ENCODERS["whitening"].build({"fit_on": "target"}, {"online": base})
+    encoder.fit(Encoding(encoder), TEXTS)
+    encoder.export(tmp_path / "model", 12)
+    again, _ = open_encoder(str(tmp_path / "model"))
+    assert torch.equal(again.represent(tokens(again)), encoder.represent(tokens(encoder)))
+
+
+def test_a_whitening_that_was_never_fitted_is_saved_as_such(tmp_path):
+    base = TransformerEncoder(str(tiny_bert(tmp_path)))
+    encoder = ENCODERS["whitening"].build({"fit_on": "target"}, {"online": base})
+    encoder.export(tmp_path / "model", 12)
+    assert not (tmp_path / "model" / "modules.json").exists()
+    again, _ = open_encoder(str(tmp_path / "model"))
+    with pytest.raises(CseError, match="not been fitted"):
+        again.represent(tokens(again))
+
+
+def test_states_hold_the_other_encoders_weights_and_nothing_that_is_fitted(tmp_path):
+    base, encoder = whitened(tmp_path)
+    assert set(encoder.state_dict()) == {f"of.{key}" for key in base.state_dict()}
+    assert {id(p) for p in encoder.parameters()} == {id(p) for p in base.parameters()}
+    assert not encoder.stateful
+
+
+def tokens(encoder):
+    return encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS, 12))

@@ -1,0 +1,144 @@
+import gzip
+import json
+
+import pytest
+import torch
+
+from registry import ENCODERS
+from registry.encoders.saved import open_encoder
+from registry.errors import CseError, MissingError
+from registry.word_files import locate_words, read_words
+from tests.registry.encoders.vectors import Encoding
+from tests.tiny import sentences, word_vectors
+
+FILE = "the 1 2\ncat 3 4\n. 0.5 -0.5\nU.S. 10 20\nnew york 7 8\nThe 9 9\n"
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text(FILE, encoding="utf-8")
+    return path
+
+
+def build(file, **values):
+    return ENCODERS["word_vectors"].build({"file": str(file), **values})
+
+
+def test_value_by_hand(file):
+    encoder = build(file)
+    # "the cat." → the, cat, "." ; "U.S." is whole; "cat cat dog" → the known words alone; nothing known → zero.
+    vectors = Encoding(encoder)(["the cat.", "the U.S.", "cat cat dog", "dog", ""])
+    expected = [[4.5 / 3, 5.5 / 3], [5.5, 11.0], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0]]
+    torch.testing.assert_close(vectors, torch.tensor(expected))
+    assert torch.equal(Encoding(encoder)(["dog"]), torch.zeros(1, 2))
+    assert torch.equal(Encoding(encoder)(["The"]), torch.tensor([[9.0, 9.0]]))
+    assert torch.equal(Encoding(build(file, lower=True))(["The"]), torch.tensor([[1.0, 2.0]]))
+
+
+@pytest.mark.parametrize("count", [1, 5, 40])
+def test_equals_the_literal_mean(tmp_path, count):
+    path = word_vectors(tmp_path / "v.txt", width=7)
+    known = {line.split(" ")[0]: [float(n) for n in line.split(" ")[1:]] for line in path.open(encoding="utf-8")}
+    texts = sentences(count)
+    expected = [[sum(column) / len(text.split()) for column in zip(*(known[w] for w in text.split()), strict=True)]
+                for text in texts]  # fmt: skip
+    torch.testing.assert_close(Encoding(build(path))(texts), torch.tensor(expected))
+
+
+def test_what_training_and_evaluation_see_is_the_same(file):
+    encoder = build(file, frozen=False)
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["the cat", "cat"], 5))
+    encoded = encoder.encode(tokens, encoder.embed(tokens))
+    assert torch.equal(encoded.sentence, encoder.represent(tokens))
+    encoded.sentence.sum().backward()
+    # "the": 1/2; "cat": 1/2 + 1; padding: nothing.
+    assert encoder.table.grad[:3].tolist() == [[0.0, 0.0], [0.5, 0.5], [1.5, 1.5]]
+    assert not any(parameter.requires_grad for parameter in build(file).parameters())
+
+
+def test_a_header_of_word2vec_is_passed_over(tmp_path):
+    path = tmp_path / "w2v.txt"
+    path.write_text("2 3\na 1 2 3 \nb c 4 5 6\n", encoding="utf-8")
+    words, table = read_words(path, None)
+    assert words == ["a", "b c"]
+    assert table.tolist() == [[0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+
+
+def test_words_with_blanks_and_strange_line_ends_and_repeats(tmp_path):
+    path = tmp_path / "odd.txt"
+    path.write_bytes("a 1 2\n. . . 3 4\nx\u2028y 5 6\na 9 9\n\x85 7 8\n".encode())
+    words, table = read_words(path, None)
+    assert words == ["a", ". . .", "x\u2028y", "\x85"]
+    assert table[1:].tolist() == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]
+
+
+def test_limit_and_gzip(tmp_path, file):
+    packed = tmp_path / "v.txt.gz"
+    packed.write_bytes(gzip.compress(FILE.encode()))
+    assert read_words(packed, 2)[0] == ["the", "cat"]
+    assert build(packed, limit=3).table.shape == (4, 2)
+    assert read_words(packed, None)[0] == read_words(file, None)[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("a 1 2\nb 1\n", 2),
+        ("a 1 2\nb 1 x\n", 2),
+        ("a 1 2\nb 1 nan\n", 2),
+        ("a 1 2\n\n", 2),
+        ("word\n", 1),
+        ("a 1 2\nb 1 2e\n", 2),
+        ("1 2\nb 1\n", 2),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, content, line):
+    path = tmp_path / "bad.txt"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(CseError, match=rf"bad\.txt:{line}: not a word and") as caught:
+        read_words(path, None)
+    assert "GloVe or word2vec" in str(caught.value)
+
+
+def test_an_empty_file_and_one_that_is_not_text(tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(CseError, match="no word vectors"):
+        read_words(tmp_path / "empty.txt", None)
+    (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CseError, match="not UTF-8"):
+        read_words(tmp_path / "binary.txt", None)
+
+
+def test_files_are_found_as_paths_and_below_cse_data(tmp_path, file, monkeypatch):
+    assert locate_words(str(file)) == file
+    with pytest.raises(MissingError, match=r"'vectors\.txt' are not at .* and CSE_DATA is not set"):
+        locate_words("vectors.txt")
+    monkeypatch.setenv("CSE_DATA", str(tmp_path))
+    assert locate_words("vectors.txt") == file
+    with pytest.raises(MissingError, match=r"(?s)nor below .*nlp\.stanford\.edu"):
+        locate_words("other.txt")
+
+
+def test_export_comes_back_and_nothing_else_opens_it(tmp_path, file):
+    encoder = build(file, lower=True)
+    folder = tmp_path / "out" / "model"
+    encoder.export(folder, 100)
+    again, length = open_encoder(str(folder))
+    texts = ["The cat.", "the U.S.", "dog"]
+    assert length == 100
+    assert torch.equal(Encoding(again)(texts), Encoding(encoder)(texts))
+    assert {child.name for child in folder.iterdir()} == {"README.md", "cse.json", "vectors.safetensors", "words.json"}
+    assert json.loads((folder / "words.json").read_text())[4] == "new york"
+    with pytest.raises(CseError, match="has no pooling to replace"):
+        open_encoder(str(folder), "mean")
+
+
+def test_whitening_of_word_vectors_is_saved_in_our_own_form(tmp_path):
+    words = build(word_vectors(tmp_path / "v.txt"))
+    encoder = ENCODERS["whitening"].build({"fit_on": "target", "k": 4}, {"online": words})
+    encoder.fit(Encoding(encoder), sentences(40))
+    encoder.export(tmp_path / "model", 50)
+    again, length = open_encoder(str(tmp_path / "model"))
+    assert length == 50
+    assert torch.equal(Encoding(again)(sentences(9)), Encoding(encoder)(sentences(9)))

@@ -1,0 +1,294 @@
+import math
+import random
+
+import pytest
+import torch
+
+from cse_cli.data import ViewPlan
+from cse_cli.devices import choose
+from cse_cli.encoding import SentenceEncoder
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, catalogue
+from registry.catalogue import Pair
+from registry.errors import CseError, MissingError
+from registry.evaluators.augmentation_quality import AugmentationQuality
+from registry.evaluators.sts import one_line
+from registry.types import Augmenter
+from tests.tiny import sentences, tiny_bert
+
+ANGLES = {"a": 0, "b": 10, "c": 25, "d": 50, "e": 85, "f": 120}
+PAIRS = [
+    Pair("one", 5.0, "a", "b"),
+    Pair("one", 3.0, "a", "d"),
+    Pair("one", 4.0, "a", "c"),
+    Pair("two", 2.0, "b", "f"),
+    Pair("two", 1.0, "d", "e"),
+]
+
+
+class Angles:
+    """Sentences are angles; the view turns some of them, and remembers what it was asked."""
+
+    def __init__(self, turned=None):
+        self.turned = turned or {}
+        self.asked = []
+
+    def __call__(self, texts):
+        return self._vectors(ANGLES[text] for text in texts)
+
+    def through(self, view, columns):
+        self.asked.append((view, {name: list(cells) for name, cells in columns.items()}))
+        return self._vectors(self.turned.get(text, ANGLES[text]) for text in columns["text"])
+
+    def _vectors(self, degrees):
+        radians = torch.tensor([math.radians(angle) for angle in degrees])
+        return torch.stack([radians.cos(), radians.sin()], dim=1)
+
+
+class Needs(Angles):
+    """The same where the view reads a second column."""
+
+    def through(self, view, columns):
+        if "translation" not in columns:
+            raise MissingError("the view reads column translation, which is not there", "add it to the data")
+        return super().through(view, columns)
+
+
+@pytest.fixture
+def pairs(monkeypatch):
+    """Serve these pairs instead of a data set; return a function that changes them."""
+
+    def serve(rows):
+        monkeypatch.setattr(catalogue, "read_pairs", lambda _dataset, _split: rows)
+
+    serve(PAIRS)
+    return serve
+
+
+def written(folder, rows):
+    path = folder / "pairs.tsv"
+    path.write_text("text\ttranslation\n" + "".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+    return str(path)
+
+
+def test_value_by_hand(pairs):
+    # Plain: 70, as worked out in test_sts. Turned, c lies at 100 degrees, so angles are 10 50 100 110 35: cosine ranks
+    # 5 3 2 1 4 against gold ranks 5 3 4 2 1: rho = 1 - 6 * (0 + 0 + 4 + 1 + 9) / 120 = 0.3.
+    found = AugmentationQuality("x", "twin")(Angles({"c": 100}))
+    assert found["spearman"] == pytest.approx(30.0)
+    assert found["spearman_plain"] == pytest.approx(70.0)
+    assert found["spearman_change"] == pytest.approx(-40.0)
+    assert found["pearson_change"] == pytest.approx(found["pearson"] - found["pearson_plain"])
+    assert set(found) == set(AugmentationQuality.metrics)
+
+
+def test_a_view_that_changes_nothing_scores_as_sts_does(pairs):
+    rng = random.Random(0)
+    for aggregate in ("all", "mean", "wmean"):
+        rows = [Pair(f"s{i % 2}", rng.random(), *rng.sample("abcdef", 2)) for i in range(14)]
+        pairs(rows)
+        found = AugmentationQuality("x", "twin", aggregate=aggregate)(Angles())
+        plain = EVALUATORS["sts"].build({"dataset": "x", "aggregate": aggregate})(Angles())
+        for name in ("spearman", "pearson"):
+            assert found[name] == found[f"{name}_plain"] == plain[name]
+            assert found[f"{name}_change"] == 0.0
+
+
+def test_both_sides_or_the_first(pairs):
+    both, first = Angles({"c": 100}), Angles({"c": 100})
+    AugmentationQuality("x", "twin")(both)
+    found = AugmentationQuality("x", "twin", sides="first")(first)
+    assert both.asked == [("twin", {"text": ["a", "a", "a", "b", "d", "b", "d", "c", "f", "e"]})]
+    assert first.asked == [("twin", {"text": ["a", "a", "a", "b", "d"]})]
+    assert found["spearman"] == found["spearman_plain"]  # only second sentences hold c
+
+
+def test_each_occurrence_is_augmented_by_itself(pairs):
+    class Turning(Angles):
+        turns = 0
+
+        def through(self, view, columns):
+            self.turns = len(columns["text"])
+            return super().through(view, columns)
+
+    encode = Turning()
+    pairs([Pair("", float(i), "a", "a") for i in range(4)])
+    AugmentationQuality("x", "twin")(encode)
+    assert encode.turns == 8
+
+
+def test_nan_counts_as_zero_similarity(pairs):
+    class Broken(Angles):
+        def through(self, view, columns):
+            vectors = super().through(view, columns)
+            vectors[[text == "b" for text in columns["text"]]] = math.nan
+            return vectors
+
+    pairs([Pair("", 0.0, "a", "b"), Pair("", 1.0, "a", "d"), Pair("", 2.0, "a", "c")])
+    assert AugmentationQuality("x", "twin")(Broken())["spearman"] == pytest.approx(100.0)
+
+
+def test_a_collapsed_view_scores_zero(pairs):
+    found = AugmentationQuality("x", "twin")(Angles(dict.fromkeys(ANGLES, 30)))
+    assert (found["spearman"], found["pearson"]) == (0.0, 0.0)
+    assert found["spearman_change"] == -found["spearman_plain"]
+
+
+def test_translations_stand_beside_their_sentences(pairs, tmp_path):
+    pairs([Pair("", 1.0, "a", "b"), Pair("", 2.0, "c", " a ")])
+    file = written(tmp_path, [("b", "B"), (" a", "A"), ("c", "C"), ("unused", "U")])
+    encode = Needs()
+    AugmentationQuality("x", "twin", translations=file)(encode)
+    assert encode.asked == [("twin", {"text": ["a", "c", "b", "a"], "translation": ["A", "C", "B", "A"]})]
+
+
+def test_the_second_column_can_have_another_name(pairs, tmp_path):
+    file = tmp_path / "x.tsv"
+    file.write_text("german\ttext\nB\tb\nA\ta\n", encoding="utf-8")
+    pairs([Pair("", 1.0, "a", "b"), Pair("", 2.0, "b", "b")])
+    encode = Angles()
+    AugmentationQuality("x", "twin", translations=str(file), column="german", sides="first")(encode)
+    assert encode.asked == [("twin", {"text": ["a", "b"], "german": ["A", "B"]})]
+
+
+def test_a_sentence_without_translation_is_named(pairs, tmp_path):
+    file = written(tmp_path, [("a", "A"), ("b", "B"), ("c", "C"), ("d", "D")])
+    with pytest.raises(
+        CseError, match=r"pairs\.tsv: no translation of 2 of 6 sentences, the first of them 'f'"
+    ) as told:
+        AugmentationQuality("x", "twin", translations=file)(Angles())
+    assert "cse data translate" in str(told.value)
+
+
+def test_a_view_that_needs_translations_says_where_they_come_from(pairs):
+    with pytest.raises(CseError, match="x/test, view 'twin': the view reads column translation") as told:
+        AugmentationQuality("x", "twin")(Needs())
+    assert "`cse data translate`" in str(told.value.next_action)
+    assert "`translations`" in str(told.value.next_action)
+
+
+def test_a_missing_file_is_told_before_anything_is_scored(tmp_path, monkeypatch):
+    monkeypatch.setenv("CSE_DATA", str(tmp_path))
+    with pytest.raises(MissingError, match=r"no translations at de\.tsv here or below CSE_DATA"):
+        AugmentationQuality("x", "twin", translations="de.tsv")
+    with pytest.raises(MissingError, match=r"no translations at /nowhere/de\.tsv\n"):
+        AugmentationQuality("x", "twin", translations="/nowhere/de.tsv")
+
+
+def test_a_file_below_the_data_folder_is_found(pairs, tmp_path, monkeypatch):
+    monkeypatch.setenv("CSE_DATA", str(tmp_path))
+    written(tmp_path, [("a", "A"), ("b", "B")])
+    pairs([Pair("", 1.0, "a", "b"), Pair("", 2.0, "b", "b")])
+    encode = Angles()
+    AugmentationQuality("x", "twin", translations="pairs.tsv")(encode)
+    assert encode.asked[0][1]["translation"] == ["A", "B", "B", "B"]
+
+
+def test_fingerprints_cover_the_translations(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
+    assert AugmentationQuality("x", "twin", "dev").fingerprints() == {"x/dev": "digest of x dev"}
+    one = AugmentationQuality("x", "twin", translations=written(tmp_path, [("a", "A")])).fingerprints()
+    other = AugmentationQuality("x", "twin", translations=written(tmp_path, [("a", "B")])).fingerprints()
+    assert set(one) == {"x/test", "pairs.tsv/translation"}
+    assert one["x/test"] == other["x/test"]
+    assert one["pairs.tsv/translation"] != other["pairs.tsv/translation"]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    model = str(tiny_bert(tmp_path_factory.mktemp("model")))
+    return ENCODERS["transformer"].build({"model": model, "pooling": "mean"})
+
+
+def looking_through(encoder, *augmenters, batch_size=4, max_length=32):
+    """Return an `Encode` with one view, "twin"."""
+    for augmenter in augmenters:
+        augmenter.bind(encoder)
+    side = {a.column: a.vocabulary for a in augmenters if a.column is not None}
+    plans = {"twin": ViewPlan("text", encoder.vocabulary, side, list(augmenters))}
+    return SentenceEncoder(encoder, choose("cpu"), batch_size, max_length, plans)
+
+
+@pytest.fixture
+def graded(pairs, tmp_path):
+    """Serve pairs the tiny encoder reads; return a file of their translations."""
+    left, right = sentences(20, seed=1), sentences(20, seed=2)
+    pairs([Pair("", float(i * 7 % 20), one, other) for i, (one, other) in enumerate(zip(left, right, strict=True))])
+    return written(tmp_path, list(zip([*left, *right], [*right, *left], strict=True)))
+
+
+@pytest.mark.parametrize("mask", ["source", "union"])
+def test_fraternal_twins_of_a_real_encoder(graded, encoder, mask):
+    """The more of the other language is mixed in, the further the score moves; a share of 0 leaves it."""
+    changes = []
+    for rate in (1.0, 0.9, 0.3):
+        values = {"model": encoder.model, "rate": rate, "mask": mask}
+        encode = looking_through(encoder, AUGMENTERS["fuse_embeddings"].build(values))
+        found = AugmentationQuality("x", "twin", translations=graded)(encode)
+        assert found == AugmentationQuality("x", "twin", translations=graded)(encode)
+        changes.append(abs(found["pearson_change"]))
+    if mask == "source":
+        assert changes[0] == pytest.approx(0.0, abs=1e-4)
+    assert changes[1] > 0.01
+    assert changes[2] > changes[1]
+
+
+def test_the_real_encoder_says_what_is_missing(graded, encoder):
+    encode = looking_through(encoder, AUGMENTERS["fuse_embeddings"].build({"model": encoder.model}))
+    with pytest.raises(CseError, match="view 'twin': the view reads column translation, which is not there"):
+        AugmentationQuality("x", "twin")(encode)
+    with pytest.raises(CseError, match=r"unknown view 'twim'\. Did you mean 'twin'"):
+        AugmentationQuality("x", "twim")(encode)
+
+
+def test_text_is_augmented_before_the_tokeniser(graded, encoder):
+    class Shout(Augmenter):
+        def on_text(self, samples, rng):
+            return [type(s)(" ".join(reversed(s.text.split()))) for s in samples]
+
+    found = AugmentationQuality("x", "twin")(looking_through(encoder, Shout()))
+    assert abs(found["pearson_change"]) > 0.01
+
+
+@pytest.fixture
+def translated_stsb(pairs, tmp_path):
+    """Serve the pairs of STS-B one of whose sentences is in Multi30k or Tatoeba, hence has a German side; return it."""
+    german = {}
+    for name in ("multi30k_en_de", "tatoeba_en_de"):
+        german |= {one_line(row["text"]): row["translation"] for row in catalogue.open_text(name)}
+    rows = []
+    for split in ("train", "dev", "test"):
+        for pair in REAL_PAIRS("stsb", split):
+            if one_line(pair.first) in german:
+                rows.append(pair)
+            elif one_line(pair.second) in german:
+                rows.append(pair._replace(first=pair.second, second=pair.first))
+    pairs(rows)
+    wanted = {one_line(pair.first) for pair in rows}
+    return len(rows), written(tmp_path, [(text, german[text]) for text in sorted(wanted)])
+
+
+REAL_PAIRS = catalogue.read_pairs
+
+
+@pytest.mark.data
+def test_twins_of_real_pairs_under_the_small_encoders(translated_stsb):
+    """Human translations, mini_en and mini_de: the score falls with what is mixed in or dropped, and not at rate 0."""
+    count, file = translated_stsb
+    assert count == 348
+    encoder = ENCODERS["transformer"].build({"model": "mini_en", "pooling": "mean"})
+    fraternal, identical = [], []
+    for rate in (1.0, 0.9, 0.6, 0.3):
+        fuse = AUGMENTERS["fuse_embeddings"].build({"model": "mini_de", "rate": rate})
+        encode = looking_through(encoder, fuse, batch_size=64, max_length=128)
+        fraternal.append(AugmentationQuality("stsb", "twin", sides="first", translations=file)(encode))
+    for rate in (0.0, 0.15, 0.3, 0.5):
+        drop = AUGMENTERS["embedding_dropout"].build({"rate": rate, "draw": "chance", "scale": True})
+        encode = looking_through(encoder, drop, batch_size=64, max_length=128)
+        identical.append(AugmentationQuality("stsb", "twin")(encode))
+    for scores in (fraternal, identical):
+        changes = [one["spearman_change"] for one in scores]
+        assert changes[0] == pytest.approx(0.0, abs=0.01)
+        assert changes == sorted(changes, reverse=True)
+        assert changes[-1] < -15
+        assert {round(one["spearman_plain"], 2) for one in scores} == {63.19}
+    assert fraternal[1]["spearman_change"] == pytest.approx(-0.69, abs=0.1)

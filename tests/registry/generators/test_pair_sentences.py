@@ -1,0 +1,82 @@
+import pytest
+
+from registry import catalogue
+from registry.catalogue import hub
+from registry.errors import MissingError, UnknownNameError
+from registry.generators.pair_sentences import PairSentences
+
+ENGLISH = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+
+
+def test_by_hand():
+    """Both sentences of a pair, the first before the second, pair after pair, source after source."""
+    pairs = catalogue.read_pairs("graded_pairs", "dev")
+    texts = [row["text"] for row in PairSentences(["graded_pairs/dev", "graded_pairs/test"]).rows("train")]
+    assert texts[:4] == [pairs[0].first, pairs[0].second, pairs[1].first, pairs[1].second]
+    assert len(texts) == 2 * (1000 + 1000)
+    assert texts[2000] == catalogue.read_pairs("graded_pairs", "test")[0].first
+
+
+def test_rows_hold_text_alone():
+    assert {tuple(row) for row in PairSentences(["graded_pairs/dev"]).rows("train")} == {("text",)}
+
+
+def test_all_splits_where_none_is_named():
+    assert catalogue.entries.dataset_and_split("stsb") == ("stsb", "all")
+    assert catalogue.entries.dataset_and_split("stsb/dev") == ("stsb", "dev")
+    assert catalogue.entry("sts_text").generator.sources == tuple((name, "all") for name in ENGLISH)
+    assert catalogue.entry("graded_pairs").generator.sources == ()
+
+
+def test_unknown_sources_are_named():
+    with pytest.raises(UnknownNameError, match="'stsb'"):
+        next(PairSentences(["stbs"]).rows("train"))
+
+
+@pytest.mark.parametrize("name", ["sts_text", "cstsb_text"])
+def test_the_catalogue_expects_two_sentences_a_pair(name):
+    about = catalogue.entry(name)
+    assert about.split("train").rows == 2 * sum(
+        catalogue.entry(source).split(split).rows for source, split in about.generator.sources
+    )
+    assert "test" in about.note
+
+
+@pytest.mark.parametrize("name", ["sts_text", "cstsb_text"])
+def test_without_the_pairs_it_is_missing_and_says_which(name, monkeypatch):
+    monkeypatch.setattr(hub, "cached", lambda *_: ())
+
+    def refuse(*_):
+        raise hub.HubRefusedError("no hub here")
+
+    monkeypatch.setattr(hub, "fetch", refuse)
+    assert catalogue.find(name, "train") is None
+    with pytest.raises(MissingError) as caught:
+        catalogue.locate(name, "train")
+    said = str(caught.value)
+    first = catalogue.entry(name).generator.sources[0][0]
+    for part in (
+        f"'{name}'",
+        f"'{first}'",
+        catalogue.entry(first).splits[next(iter(catalogue.entry(first).splits))].path,
+    ):
+        assert part in said
+
+
+def test_what_is_missing_is_fetched(monkeypatch):
+    """Each source is located, so that the hub is asked for it."""
+    asked = []
+    monkeypatch.setattr(hub, "cached", lambda *_: ())
+    monkeypatch.setattr(hub, "fetch", lambda repository, *_: asked.append(repository) or ())
+    source = catalogue.locate("sts_text", "train")
+    assert asked == [catalogue.entry(name).hub.id for name in ENGLISH]
+    assert source.columns == ("text",)
+
+
+@pytest.mark.data
+def test_real_data():
+    texts = [row["text"] for row in catalogue.open_text("sts_text")]  # counts the rows at the end
+    pair = catalogue.read_pairs("sts12", "test")[0]
+    assert texts[:2] == [pair.first, pair.second]
+    assert len(set(texts)) == 29525
+    assert sum(1 for _ in catalogue.open_text("cstsb_text")) == 10462

@@ -1,0 +1,150 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from registry.errors import CseError
+from registry.heads.batch_norm_elu import BatchNormElu
+from registry.testing.materials import WidthOnly, draw
+
+GROUPS = (("anchor", 4), ("repeated", 4), ("composed", 4))
+
+
+def fitted(width, seed=0, **values):
+    torch.manual_seed(seed)
+    head = BatchNormElu(**values)
+    assert head.fit(width, WidthOnly(width)) == width
+    return head
+
+
+def by_torch(head, pooled, batches):
+    """Return ELU(BatchNorm1d(Wx + b)) with torch's own layer, one call for each list of rows that share statistics."""
+    norm = nn.BatchNorm1d(pooled.shape[1]).to(pooled.dtype)
+    norm.load_state_dict({"weight": head.norm.weight, "bias": head.norm.bias}, strict=False)
+    out = torch.empty_like(pooled)
+    for rows in batches:
+        out[rows] = nn.functional.elu(norm(nn.functional.linear(pooled[rows], head.linear.weight, head.linear.bias)))
+    return out, norm
+
+
+def test_worked_by_hand():
+    # Wx + b is 1 and 3: mean 2, variance 1, so ∓1/√(1 + 10⁻⁵); ELU leaves the positive one, the other is e^x − 1.
+    head = fitted(1)
+    head.load_state_dict({"linear.weight": torch.tensor([[2.0]]), "linear.bias": torch.tensor([1.0])}, strict=False)
+    out = head(torch.tensor([[0.0], [1.0]]), ())
+    one = 1 / math.sqrt(1 + 1e-5)
+    assert out[0].item() == pytest.approx(math.exp(-one) - 1, abs=1e-6)
+    assert out[1].item() == pytest.approx(one, abs=1e-6)
+
+
+def test_scale_and_shift_come_before_the_bend():
+    head = fitted(1)
+    head.load_state_dict(
+        {"linear.weight": torch.ones(1, 1), "norm.weight": torch.tensor([3.0]), "norm.bias": torch.tensor([-5.0])},
+        strict=False,
+    )
+    low, high = head(torch.tensor([[0.0], [1.0]]), ()).sort(0).values
+    assert low.item() == pytest.approx(math.exp(-8) - 1, abs=1e-3)
+    assert high.item() == pytest.approx(math.exp(-2) - 1, abs=1e-3)
+
+
+SCOPES = {
+    "each view by itself": ([], [range(4), range(4, 8), range(8, 12)]),
+    "the pair views": (["composed", "repeated"], [range(4), range(4, 12)]),
+    "two lists": ([["anchor"], ["repeated", "composed"]], [range(4), range(4, 12)]),
+    "views apart from each other": (["anchor", "composed"], [[0, 1, 2, 3, 8, 9, 10, 11], range(4, 8)]),
+    "all": ("all", [range(12)]),
+    "all by name": (["anchor", "repeated", "composed"], [range(12)]),
+}
+
+
+@pytest.mark.parametrize(("together", "batches"), SCOPES.values(), ids=SCOPES)
+@pytest.mark.parametrize("width", [1, 5])
+def test_equals_torchs_batch_norm_called_once_for_each_set_of_rows(together, batches, width):
+    head, pooled = fitted(width, together=together).double(), draw(1, 12, width).double()
+    nn.init.normal_(head.norm.weight)
+    nn.init.normal_(head.norm.bias)
+    expected, norm = by_torch(head, pooled, [list(rows) for rows in batches])
+    torch.testing.assert_close(head(pooled, GROUPS), expected)
+    torch.testing.assert_close(head.norm.running_mean, norm.running_mean)
+    torch.testing.assert_close(head.norm.running_var, norm.running_var)
+    head.eval()
+    norm.eval()
+    torch.testing.assert_close(head(pooled, ()), nn.functional.elu(norm(head.linear(pooled))))
+
+
+@pytest.mark.parametrize("together", [[], ["repeated", "composed"], "all"])
+def test_gradient_is_exact(together):
+    head = fitted(3, together=together).double()
+    assert torch.autograd.gradcheck(lambda x: head(x, GROUPS), draw(2, 12, 3).double().requires_grad_())
+
+
+def test_gradient_of_the_weights_is_torchs():
+    head, pooled = fitted(4).double(), draw(3, 12, 4).double()
+    weights = draw(4, 12, 4).double()
+    ours = torch.autograd.grad((head(pooled, GROUPS) * weights).sum(), list(head.parameters()))
+    expected, norm = by_torch(head, pooled, [range(4), range(4, 8), range(8, 12)])
+    theirs = torch.autograd.grad(
+        (expected * weights).sum(), [head.linear.weight, head.linear.bias, norm.weight, norm.bias]
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_mixed_precision_normalises_in_single():
+    head, pooled = fitted(8), 100 + draw(5, 6, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = head(pooled, ())
+        before = head.linear(pooled)
+    assert before.dtype == torch.bfloat16
+    assert out.dtype == torch.float32
+    wide = before.double()
+    normal = (wide - wide.mean(0)) / (wide.var(0, unbiased=False) + 1e-5).sqrt()
+    torch.testing.assert_close(out, nn.functional.elu(normal).float(), atol=1e-4, rtol=1e-4)
+
+
+def test_one_row_has_no_variance():
+    head = fitted(3)
+    with pytest.raises(CseError, match="over one row: it has no variance") as caught:
+        head(torch.ones(1, 3), ())
+    assert "batch_size" in caught.value.next_action
+    with pytest.raises(CseError, match="one row of view 'b'"):
+        head(torch.ones(3, 3), (("a", 2), ("b", 1)))
+
+
+def test_one_row_a_view_is_enough_where_views_share():
+    out = fitted(3, together="all")(draw(6, 2, 3), (("a", 1), ("b", 1)))
+    assert torch.isfinite(out).all()
+
+
+def test_one_row_is_no_matter_in_eval_mode():
+    head = fitted(3).eval()
+    assert head(torch.ones(1, 3), ()).shape == (1, 3)
+
+
+def test_unknown_views_are_refused_with_the_nearest():
+    with pytest.raises(CseError, match=r"'repeatd' is no view of this encoder\. Did you mean 'repeated'") as caught:
+        fitted(3, together=["repeatd", "composed"])(draw(1, 12, 3), GROUPS)
+    assert caught.value.next_action == "name some of anchor, repeated, composed"
+
+
+def test_a_view_has_one_place():
+    with pytest.raises(CseError, match="names view 'a' twice"):
+        fitted(3, together=[["a", "b"], ["c", "a"]])
+
+
+def test_starts_as_the_other_heads_do():
+    head = fitted(256)
+    assert abs(head.linear.weight.std().item() - 0.02) < 1e-3
+    assert not head.linear.bias.any()
+    assert head.norm.weight.eq(1).all()
+    assert head.dense() is None
+
+
+def test_running_statistics_survive_a_checkpoint():
+    head, other = fitted(3), fitted(3, seed=1)
+    head(draw(1, 12, 3), GROUPS)
+    other.load_state_dict(head.state_dict())
+    pooled = draw(2, 2, 3)
+    assert torch.equal(head.eval()(pooled, ()), other.eval()(pooled, ()))

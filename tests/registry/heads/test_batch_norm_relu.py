@@ -1,0 +1,89 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from registry.errors import CseError
+from registry.heads.batch_norm_relu import BatchNormRelu
+from registry.testing.materials import WidthOnly, draw
+
+GROUPS = (("anchor", 5), ("positive", 5))
+
+
+def fitted(width, **values):
+    torch.manual_seed(0)
+    head = BatchNormRelu(**values)
+    assert head.fit(width, WidthOnly(width)) == width
+    return head
+
+
+def projector(head, width):
+    """Return DiffCSE's `ProjectionMLP`, layer by layer as in its code, with this head's weights."""
+    layers = nn.Sequential(
+        nn.Linear(width, 2 * width, bias=False),
+        nn.BatchNorm1d(2 * width),
+        nn.ReLU(),
+        nn.Linear(2 * width, width, bias=False),
+        nn.BatchNorm1d(width, affine=False),
+    )
+    layers[0].weight, layers[3].weight = head.up.weight, head.down.weight
+    layers[1].weight, layers[1].bias = head.inner.weight, head.inner.bias
+    return layers.to(head.up.weight.dtype)
+
+
+def test_worked_by_hand():
+    # Ux is (±1, ∓1) twice over, BN₁ leaves ±a, a = 1/√(1 + 10⁻⁵); ReLU keeps (a, 0) and (0, a); V = (1, −1) gives ±a.
+    head = fitted(1)
+    head.load_state_dict(
+        {"up.weight": torch.tensor([[1.0], [-1.0]]), "down.weight": torch.tensor([[1.0, -1.0]])}, strict=False
+    )
+    out = head(torch.tensor([[1.0], [-1.0]]), ())
+    a = 1 / math.sqrt(1 + 1e-5)
+    assert out.flatten().tolist() == pytest.approx([a / math.sqrt(a * a + 1e-5), -a / math.sqrt(a * a + 1e-5)])
+
+
+@pytest.mark.parametrize("width", [1, 4, 7])
+def test_equals_the_authors_layers_over_both_views_together(width):
+    head, pooled = fitted(width).double(), draw(1, 10, width).double()
+    nn.init.normal_(head.up.weight)
+    nn.init.normal_(head.down.weight)
+    layers = projector(head, width)
+    torch.testing.assert_close(head(pooled, GROUPS), layers(pooled))
+    head.eval()
+    layers.eval()
+    torch.testing.assert_close(head(pooled, ()), layers(pooled))
+
+
+def test_views_by_themselves():
+    head, pooled = fitted(4, together=[]).double(), draw(2, 10, 4).double()
+    layers = projector(head, 4)
+    expected = torch.cat([layers(pooled[:5]), layers(pooled[5:])])
+    torch.testing.assert_close(head(pooled, GROUPS), expected)
+
+
+def test_gradient_is_exact():
+    head = fitted(3).double()
+    nn.init.normal_(head.up.weight)
+    nn.init.normal_(head.down.weight)
+    assert torch.autograd.gradcheck(lambda x: head(x, GROUPS), draw(3, 10, 3).double().requires_grad_())
+
+
+def test_has_no_bias_and_no_scale_at_the_end():
+    head = fitted(4)
+    names = {name for name, _ in head.named_parameters()}
+    assert names == {"up.weight", "down.weight", "inner.weight", "inner.bias"}
+    assert head.up.weight.shape == (8, 4)
+
+
+def test_mixed_precision():
+    head = fitted(8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = head(draw(1, 6, 8), ())
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out.mean(0), torch.zeros(8), atol=1e-5, rtol=0)
+
+
+def test_one_row_has_no_variance():
+    with pytest.raises(CseError, match="no variance"):
+        fitted(3)(torch.ones(1, 3), ())

@@ -1,0 +1,82 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from registry.errors import CseError
+from registry.heads.predictor import Predictor
+from registry.testing.materials import WidthOnly
+from tests.registry.heads.test_projection import literal
+
+
+def fitted(given=6, **options):
+    head = Predictor(**options)
+    return head, head.fit(given, WidthOnly(given))
+
+
+def test_worked_by_hand():
+    head, out = fitted(2, layers=1)
+    assert out == 2
+    head.load_state_dict(
+        {"network.0.weight": torch.tensor([[1.0, 2.0], [0.0, -1.0]]), "network.0.bias": torch.tensor([0.5, 0.0])}
+    )
+    assert head(torch.tensor([[0.1, 0.2]]), ())[0].tolist() == pytest.approx([math.tanh(1.0), math.tanh(-0.2)])
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("width", [None, 3, 9])
+def test_every_depth_and_width_equals_the_literal_form(layers, width):
+    torch.manual_seed(1)
+    head, out = fitted(layers=layers, width=width)
+    head.eval()
+    assert out == (width or 6)
+    *first, last, tanh = head.network
+    assert [type(layer).__name__ for layer in first] == ["Linear", "LayerNorm", "Dropout"] * (layers - 1)
+    assert isinstance(tanh, nn.Tanh)
+    pooled = torch.randn(4, 6)
+    for row, vector in zip(pooled.tolist(), head(pooled, ()).tolist(), strict=True):
+        before = literal(_Of(first), row)
+        expected = [
+            math.tanh(sum(w * x for w, x in zip(weights, before, strict=True)) + bias)
+            for weights, bias in zip(last.weight.tolist(), last.bias.tolist(), strict=True)
+        ]
+        assert vector == pytest.approx(expected, abs=1e-4)
+
+
+class _Of:
+    def __init__(self, network):
+        self.network = network
+
+
+def test_no_layers_change_nothing():
+    head, out = fitted(layers=0)
+    pooled = torch.randn(3, 6)
+    assert out == 6
+    assert torch.equal(head(pooled, ()), pooled)
+    with pytest.raises(CseError, match="predictor: layers = 0 keeps 6 dimensions, width = 7"):
+        fitted(layers=0, width=7)
+
+
+def test_one_layer_is_a_dense_layer_and_more_are_not():
+    pooled = torch.randn(3, 6)
+    head, _ = fitted(layers=1)
+    weight, bias, activation = head.dense()
+    assert activation == "Tanh"
+    assert torch.equal((pooled @ weight.T + bias).tanh(), head(pooled, ()))
+    assert fitted(layers=2)[0].dense() is None
+
+
+def test_starts_small_and_without_bias():
+    torch.manual_seed(0)
+    head, _ = fitted(256)
+    for layer in (head.network[0], head.network[3]):
+        assert abs(layer.weight.std().item() - 0.02) < 1e-3
+        assert not layer.bias.any()
+
+
+def test_gradient():
+    head, _ = fitted(4, layers=2, dropout=0.0)
+    head.double()
+    pooled = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)

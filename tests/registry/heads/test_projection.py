@@ -1,0 +1,97 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from registry.errors import CseError
+from registry.heads.projection import Projection
+from registry.kinds import HEADS
+from registry.testing.materials import WidthOnly
+
+
+def fitted(given=6, **options):
+    head = Projection(**options)
+    return head, head.fit(given, WidthOnly(given))
+
+
+def normalised(values):
+    mean = sum(values) / len(values)
+    variance = sum((v - mean) ** 2 for v in values) / len(values)
+    return [(v - mean) / math.sqrt(variance + 1e-5) for v in values]
+
+
+def literal(head, row):
+    """Value by value: each linear layer, then its normalisation."""
+    for layer in head.network:
+        if isinstance(layer, nn.Linear):
+            rows = zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
+            row = normalised([sum(w * x for w, x in zip(ws, row, strict=True)) + b for ws, b in rows])
+    return row
+
+
+def test_worked_by_hand():
+    head, out = fitted(2, dropout=0.0)
+    assert out == 2
+    head.load_state_dict(
+        {
+            "network.0.weight": torch.tensor([[1.0, 0.0], [0.0, 3.0]]),
+            "network.0.bias": torch.tensor([0.0, 1.0]),
+            "network.1.weight": torch.tensor([2.0, 2.0]),
+            "network.1.bias": torch.tensor([0.0, 0.5]),
+        }
+    )
+    # (2, 1) → (2, 4) → mean 3, deviation 1 → (−1, 1) → (−2, 2.5)
+    assert head(torch.tensor([[2.0, 1.0]]), ())[0].tolist() == pytest.approx([-2.0, 2.5], abs=1e-4)
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2, 3])
+@pytest.mark.parametrize("width", [None, 3, 6, 9])
+def test_every_depth_and_width_equals_the_literal_form(layers, width):
+    if layers == 0 and width not in (None, 6):
+        with pytest.raises(CseError, match="layers = 0 keeps 6 dimensions"):
+            fitted(layers=0, width=width)
+        return
+    torch.manual_seed(1)
+    head, out = fitted(layers=layers, width=width)
+    head.eval()
+    assert out == (width or 6)
+    kinds = [type(layer).__name__ for layer in head.network]
+    assert kinds == ["Linear", "LayerNorm", "Dropout"] * layers
+    assert [layer.in_features for layer in head.network if isinstance(layer, nn.Linear)] == [6] * layers
+    pooled = torch.randn(4, 6)
+    expected = torch.tensor([literal(head, row) for row in pooled.tolist()])
+    assert torch.allclose(head(pooled, ()), expected, atol=1e-4)
+
+
+def test_no_layers_change_nothing():
+    pooled = torch.randn(3, 6)
+    assert torch.equal(fitted(layers=0)[0](pooled, ()), pooled)
+
+
+def test_dropout_in_training_alone():
+    head, _ = fitted(64, dropout=0.5)
+    pooled = torch.randn(100, 64)
+    dropped = (head(pooled, ()) == 0).float().mean().item()
+    assert abs(dropped - 0.5) < 0.03
+    assert not (head.eval()(pooled, ()) == 0).any()
+
+
+def test_starts_small_and_without_bias():
+    torch.manual_seed(0)
+    head, _ = fitted(256)
+    assert abs(head.network[0].weight.std().item() - 0.02) < 1e-3
+    assert not head.network[0].bias.any()
+
+
+def test_gradient():
+    head, _ = fitted(5, layers=2, width=3, dropout=0.0)
+    head.double()
+    pooled = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
+
+
+def test_bounds():
+    for wrong in ({"layers": 4}, {"layers": -1}, {"width": 0}, {"dropout": 1.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            HEADS["projection"].parameters(**wrong)

@@ -1,0 +1,76 @@
+"""In-batch contrast as one would compute it on paper: cell by cell, one exponential at a time."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from registry.types import Negatives
+
+
+def cosine(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
+
+
+def draw(n, k, dim=6, seed=0):
+    """Return anchor, positive, hard, reference (n, dim) and a queue of k entries, the first switched off, in double."""
+    g = torch.Generator().manual_seed(seed)
+    views = [torch.randn(n, dim, generator=g, dtype=torch.float64) for _ in range(4)]
+    weights = torch.rand(k, generator=g, dtype=torch.float64)
+    weights[: min(k, 1)] = 0.0
+    return *views, Negatives(torch.randn(k, dim, generator=g, dtype=torch.float64), weights.log())
+
+
+def cells(positive_logit, negative_logit, views, negatives, hard=None, reference=None, **about):
+    """Return, row by row, [(logit of the positive, True)] + [(logit, False)] of every column that takes part.
+
+    Args:
+        about: hard_weight, in_batch, false_negative, weight_on, as the losses call them.
+    """
+    anchor, positive = (v.tolist() for v in views)
+    others = [] if hard is None else hard.tolist()
+    rows = []
+    for i, h in enumerate(anchor):
+        takes_part = [j for j in range(len(anchor)) if j == i or about.get("in_batch", True)]
+        logits = []
+        for j in (j for j in takes_part if j != i):
+            alike = _alike(reference, i, j, about.get("false_negative"))
+            logits += _weighted(negative_logit(cosine(h, positive[j])), 0.0 if alike else 1.0, about)
+        for j in (j for j in takes_part if others):
+            logits.append(negative_logit(cosine(h, others[j])) + (about["hard_weight"] if i == j else 0.0))
+        for entry, log_weight in zip(negatives.vectors.tolist(), negatives.log_weights.tolist(), strict=True):
+            logits += _weighted(negative_logit(cosine(h, entry)), math.exp(log_weight), about)
+        rows.append([(positive_logit(cosine(h, positive[i])), True)] + [(logit, False) for logit in logits])
+    return rows
+
+
+def _alike(reference, i, j, limit):
+    return limit is not None and cosine(reference[i].tolist(), reference[j].tolist()) > limit
+
+
+def _weighted(logit, weight, about):
+    """Return the logit with its weight in a list, or nothing where the weight removes the column."""
+    if about.get("weight_on") == "logit":
+        return [weight * logit]
+    return [logit + math.log(weight)] if weight > 0 else []
+
+
+def cross_entropy(rows):
+    """Return the mean over rows of −log softmax at the positive."""
+    total = 0.0
+    for row in rows:
+        below = sum(math.exp(logit) for logit, _ in row)
+        total -= math.log(math.exp(row[0][0]) / below)
+    return total / len(rows)
+
+
+def binary_cross_entropy(rows, columns):
+    """Return −(y log p + (1−y) log(1−p)) added up over cells and divided by rows · columns."""
+    total = 0.0
+    for row in rows:
+        below = sum(math.exp(logit) for logit, _ in row)
+        for logit, right in row:
+            p = math.exp(logit) / below
+            total -= math.log(p) if right else math.log(1 - p)
+    return total / (len(rows) * columns)

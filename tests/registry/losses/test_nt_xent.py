@@ -1,0 +1,84 @@
+import math
+
+import pytest
+import torch
+
+from registry.losses.nt_xent import NTXent
+from registry.types import Negatives
+from tests.registry.losses import literal as slow
+
+
+def literal(anchor, positive, queue, tau):
+    """Both directions, one exponential at a time: the mean over each view's anchors."""
+    views = (anchor.tolist(), positive.tolist())
+    means = []
+    for own, other in (views, views[::-1]):
+        total = 0.0
+        for i, h in enumerate(own):
+            below = sum(math.exp(slow.cosine(h, z) / tau) for z in other)
+            below += sum(math.exp(slow.cosine(h, z) / tau) for j, z in enumerate(own) if j != i)
+            entries = zip(queue.vectors.tolist(), queue.log_weights.tolist(), strict=True)
+            below += sum(math.exp(w) * math.exp(slow.cosine(h, z) / tau) for z, w in entries)
+            total -= math.log(math.exp(slow.cosine(h, other[i]) / tau) / below)
+        means.append(total / len(own))
+    return means
+
+
+def test_value_by_hand():
+    # Two sentences on two axes, τ = 0.5: each of four rows has its positive at e² and two others at e⁰.
+    anchor = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
+    row = math.log(math.exp(2) + 2) - 2
+    value = NTXent(temperature=0.5)(anchor, anchor, Negatives.none(anchor))
+    assert value.item() == pytest.approx(2 * row, abs=1e-6)
+    assert NTXent(0.5, "mean")(anchor, anchor, Negatives.none(anchor)).item() == pytest.approx(row, abs=1e-6)
+    assert NTXent(0.5, "sum")(anchor, anchor, Negatives.none(anchor)).item() == pytest.approx(4 * row, abs=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+@pytest.mark.parametrize("k", [0, 1, 5])
+@pytest.mark.parametrize("tau", [0.1, 1.0])
+def test_matches_both_directions(n, k, tau):
+    anchor, positive, _, _, queue = slow.draw(n, k, seed=n + k)
+    there, back = literal(anchor, positive, queue, tau)
+    assert NTXent(tau)(anchor, positive, queue).item() == pytest.approx(there + back, abs=1e-9)
+    assert NTXent(tau, "mean")(anchor, positive, queue).item() == pytest.approx((there + back) / 2, abs=1e-9)
+    assert NTXent(tau, "sum")(anchor, positive, queue).item() == pytest.approx((there + back) * n, abs=1e-9)
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_gradient_is_exact(k):
+    anchor, positive, _, _, queue = slow.draw(4, k)
+    inputs = [t.requires_grad_() for t in (anchor, positive)]
+    assert torch.autograd.gradcheck(lambda a, p: NTXent(0.2)(a, p, queue), inputs)
+
+
+def test_the_views_may_change_places():
+    anchor, positive, _, _, queue = slow.draw(5, 3)
+    assert NTXent()(anchor, positive, queue).item() == pytest.approx(NTXent()(positive, anchor, queue).item())
+
+
+def test_the_authors_arithmetic():
+    """ConSERT's own lines: logits_ab, logits_aa with −1e9 on its diagonal, and the sum of both directions."""
+    anchor, positive, *_ = slow.draw(6, 0, dim=10, seed=2)
+    a, b = (torch.nn.functional.normalize(v, dim=-1) for v in (anchor, positive))
+    hide = torch.eye(6, dtype=torch.float64) * 1e9
+    aa, bb, ab, ba = a @ a.T / 0.1 - hide, b @ b.T / 0.1 - hide, a @ b.T / 0.1, b @ a.T / 0.1
+    score = torch.nn.CrossEntropyLoss()
+    labels = torch.arange(6)
+    expected = score(torch.cat([ab, aa], dim=1), labels) + score(torch.cat([ba, bb], dim=1), labels)
+    assert NTXent()(anchor, positive, Negatives.none(anchor)).item() == pytest.approx(expected.item())
+
+
+def test_one_row_without_queue_is_certain():
+    anchor = torch.randn(1, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    value = NTXent()(anchor, -anchor, Negatives.none(anchor))
+    value.backward()
+    assert value.item() == 0.0
+    assert anchor.grad is not None
+    assert torch.isfinite(anchor.grad).all()
+
+
+def test_switched_off_entries_do_not_exist():
+    anchor, positive, _, _, queue = slow.draw(4, 3)
+    off = Negatives(queue.vectors, torch.full((3,), -torch.inf, dtype=torch.float64))
+    assert NTXent()(anchor, positive, off).item() == NTXent()(anchor, positive, Negatives.none(anchor)).item()

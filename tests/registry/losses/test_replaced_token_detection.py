@@ -1,0 +1,243 @@
+import math
+
+import pytest
+import torch
+from transformers import BertModel
+
+from cse_cli.method import BoundView, Method, Term
+from cse_cli.training.checkpoint import load_method_state, method_state
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError
+from registry.kinds import HEADS, LOSSES
+from registry.losses import replaced_token_detection as module
+from registry.losses.discriminator import Discriminator
+from registry.losses.replaced_token_detection import ReplacedTokenDetection
+from registry.masking import Masking
+from registry.tokens import Encoded, Tokens
+from tests.registry.losses.detecting import ANCHOR, POSITIVE, SIZE, Says, Scores, encoded, parts, view
+from tests.tiny import tiny_bert, with_prediction_head
+
+WANTED = [[9, 10, 20, 3], [2, 12, 21, 7], [2, 10, 11, 3], [2, 22, 3, 0]]
+"""What the generator wants: not [CLS] in row 0, another [SEP] in row 1, a word at row 1's pad."""
+
+
+def fixed(folder, scores, **params):
+    _, loss = parts(folder, **params)
+    loss.generator, loss.discriminator = Says(torch.tensor(WANTED)), Scores(scores)
+    return loss
+
+
+def test_labels_by_hand(tmp_path):
+    loss = fixed(tmp_path, torch.zeros(4, 4, 2))
+    edited, replaced = loss.edited(Tokens.stack({"a": view(ANCHOR).tokens, "p": view(POSITIVE).tokens}))
+    assert edited.ids.tolist() == [[2, 10, 20, 3], [2, 12, 21, 0], [2, 10, 11, 3], [2, 22, 3, 0]]
+    assert replaced.long().tolist() == [[0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
+
+
+def test_only_hidden_places_change_where_asked(tmp_path):
+    loss = fixed(tmp_path, torch.zeros(4, 4, 2), edit="masked_only", masking=0.0)
+    tokens = Tokens.stack({"a": view(ANCHOR).tokens, "p": view(POSITIVE).tokens})
+    edited, replaced = loss.edited(tokens)
+    assert torch.equal(edited.ids, tokens.ids)
+    assert not replaced.any()
+    loss.masking = Masking(1.0, 1.0, 0.0, 4, SIZE, (0, 1, 2, 3, 4))
+    edited, replaced = loss.edited(tokens)
+    # Every word is hidden, no special token is: row 1 keeps its [SEP].
+    assert edited.ids.tolist() == [[2, 10, 20, 3], [2, 12, 3, 0], [2, 10, 11, 3], [2, 22, 3, 0]]
+    assert replaced.nonzero().tolist() == [[0, 2], [3, 1]]
+
+
+@pytest.mark.parametrize(("pads", "places"), [(True, 16), (False, 14)])
+def test_value_by_hand(tmp_path, pads, places):
+    # Scores (0, ln 3) everywhere: "replaced" has probability 3/4. Three of the places are replaced.
+    scores = torch.tensor([0.0, math.log(3)]).expand(4, 4, 2)
+    value = fixed(tmp_path, scores, pads=pads)(view(ANCHOR), view(POSITIVE))
+    expected = (3 * -math.log(3 / 4) + (places - 3) * -math.log(1 / 4)) / places
+    assert value.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_report_by_hand(tmp_path):
+    scores = torch.zeros(4, 4, 2)
+    scores[0, 2, 1] = scores[3, 1, 1] = scores[2, 0, 1] = scores[1, 3, 1] = 1.0  # two right, one wrong, one pad
+    loss = fixed(tmp_path, scores)
+    assert set(loss.report().values()) == {0.0}
+    loss(view(ANCHOR), view(POSITIVE))
+    assert loss.report() == pytest.approx({"replaced": 3 / 14, "accuracy_replaced": 2 / 3, "accuracy_kept": 10 / 11})
+
+
+def test_the_discriminator_sees_edited_ids_and_sentence_vectors_in_order(tmp_path):
+    loss = fixed(tmp_path, torch.zeros(4, 4, 2))
+    anchor, positive = view(ANCHOR), view(POSITIVE)
+    loss(anchor, positive)
+    tokens, first = loss.discriminator.seen
+    assert tokens.ids[0].tolist() == [2, 10, 20, 3]
+    assert torch.equal(first, torch.cat([anchor.sentence, positive.sentence]))
+
+
+def test_views_of_unlike_length_share_the_longer_one(tmp_path):
+    _, loss = parts(tmp_path, masking=0.0)
+    loss.eval()
+    assert torch.isfinite(loss(view([[2, 10, 3]]), view([[2, 10, 11, 12, 3]])))
+
+
+def literal(loss, anchor, positive):
+    """Row by row and place by place, with transformers' own layers, one row without the others."""
+    tokens = Tokens.stack({"a": anchor.tokens, "p": positive.tokens})
+    edited, replaced = loss.edited(tokens)
+    vectors = torch.cat([anchor.sentence, positive.sentence])
+    model = loss.discriminator.backbone
+    total, count = 0.0, 0
+    for row in range(tokens.rows):
+        length = int(tokens.mask[row].sum())
+        states = model.embeddings(input_ids=edited.ids[row : row + 1, :length]).clone()
+        states[0, 0] = vectors[row]
+        for block in model.encoder.layer:
+            states = block(states)
+            states = states if isinstance(states, torch.Tensor) else states[0]
+        for place in range(length):
+            scores = loss.discriminator.head(states[0, place]).tolist()
+            label = int(replaced[row, place])
+            total += math.log(sum(map(math.exp, scores))) - scores[label]
+            count += 1
+    return total / count
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_matches_the_literal_version(tmp_path, count):
+    encoder, loss = parts(tmp_path, masking=0.0, pads=False)  # nothing hidden: both calls of `edited` agree
+    encoder.eval()
+    loss.eval()
+    anchor, positive = encoded(encoder, count, 1), encoded(encoder, count, 2)
+    assert loss(anchor, positive).item() == pytest.approx(literal(loss, anchor, positive), rel=1e-4)
+
+
+def test_the_discriminator_given_its_own_first_vector_is_the_checkpoint(tmp_path):
+    folder = tiny_bert(tmp_path)
+    discriminator = Discriminator(str(folder)).eval()
+    own = BertModel.from_pretrained(folder).eval()
+    tokens = view(ANCHOR).tokens
+    embedded = own.embeddings(input_ids=tokens.ids)
+    expected = discriminator.head(own(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state)
+    real = tokens.mask == 1
+    assert torch.allclose(discriminator(tokens, embedded[:, 0])[real], expected[real], atol=1e-5)
+    assert not torch.allclose(discriminator(tokens, embedded[:, 1])[real], expected[real], atol=1e-2)
+
+
+def test_gradient_is_exact(tmp_path):
+    encoder, loss = parts(tmp_path, masking=0.0)
+    encoder.eval()
+    loss.eval().double()
+    anchor, positive = encoded(encoder, 2, 1), encoded(encoder, 2, 2)
+    inputs = [v.sentence.detach().double()[:, :].requires_grad_() for v in (anchor, positive)]
+
+    def value(a, p):
+        return loss(
+            Encoded(a, anchor.embeddings, anchor.hidden, anchor.tokens),
+            Encoded(p, positive.embeddings, positive.hidden, positive.tokens),
+        )
+
+    assert torch.autograd.gradcheck(value, inputs, fast_mode=True)
+
+
+def test_gradient_reaches_encoder_and_discriminator_but_not_the_generator(tmp_path):
+    encoder, loss = parts(tmp_path)
+    loss(encoded(encoder, 4, 1), encoded(encoder, 4, 1)).backward()
+    assert all(p.grad is None and not p.requires_grad for p in loss.generator.parameters())
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in loss.discriminator.head.parameters())
+    blocks = [p for name, p in loss.discriminator.backbone.named_parameters() if "encoder.layer" in name]
+    assert blocks
+    assert all(p.grad is not None for p in blocks)
+    assert encoder.backbone.embeddings.word_embeddings.weight.grad.abs().sum() > 0
+    assert all(a is not b for a in loss.discriminator.parameters() for b in encoder.parameters())
+
+
+def test_both_copies_are_hidden_by_themselves(tmp_path):
+    encoder, loss = parts(tmp_path, masking=0.5)
+    seen = []
+    loss.generator.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    torch.manual_seed(0)
+    anchor = encoded(encoder, 4, 1)
+    loss(anchor, anchor)
+    (ids,) = seen
+    first, second = ids.chunk(2)
+    assert (first == encoder.vocabulary.mask).any()
+    assert not torch.equal(first, second)
+
+
+def test_sampling_follows_the_distribution(tmp_path):
+    loss = fixed(tmp_path, torch.zeros(4, 4, 2), decode="sample", masking=0.0)
+    tokens = Tokens.stack({"a": view(ANCHOR).tokens, "p": view(POSITIVE).tokens})
+    assert loss.edited(tokens)[0].ids[0].tolist() == [2, 10, 20, 3]  # e²⁰ against 1
+    odds = torch.full((4, 4, SIZE), -torch.inf)
+    odds[..., 30], odds[..., 31] = math.log(0.75), math.log(0.25)
+    loss.generator.forward = lambda ids, tokens: odds
+    torch.manual_seed(0)
+    drawn = torch.cat([loss.edited(tokens)[0].ids[:, 1] for _ in range(200)])
+    assert set(drawn.tolist()) == {30, 31}
+    assert (drawn == 30).float().mean().item() == pytest.approx(0.75, abs=0.06)
+
+
+def test_the_condition_before_the_heads(tmp_path):
+    model = str(with_prediction_head(tiny_bert(tmp_path)))
+    for pooling in ("cls", "mean"):
+        encoder = TransformerEncoder(model, pooling=pooling)
+        plain = encoded(encoder.eval()).sentence
+        encoder.attach({"mlp": HEADS["mlp"].build({})})
+        loss = ReplacedTokenDetection(model, model, encoder, condition="pooled")
+        loss.discriminator = Scores(torch.zeros(6, 9, 2))
+        made = encoded(encoder.eval())
+        loss.discriminator.scores = torch.zeros(6, made.tokens.length, 2)
+        loss(made, made)
+        assert torch.allclose(loss.discriminator.seen[1][:3], plain, atol=1e-6)
+        assert not torch.allclose(made.sentence, plain, atol=1e-3)
+
+
+def test_poolings_that_the_last_layer_cannot_give_are_refused(tmp_path):
+    with pytest.raises(CseError, match="last2"):
+        parts(tmp_path, {"pooling": "last2"}, condition="pooled")
+
+
+def test_other_widths_are_refused(tmp_path):
+    narrow = str(with_prediction_head(tiny_bert(tmp_path, name="narrow")))
+    wide = str(with_prediction_head(tiny_bert(tmp_path, name="wide", width=32)))
+    with pytest.raises(CseError, match=r"16 wide.* 32"):
+        ReplacedTokenDetection(narrow, wide, TransformerEncoder(narrow))
+    loss = ReplacedTokenDetection(wide, narrow, TransformerEncoder(narrow))  # the generator's is free
+    with pytest.raises(CseError, match=r"8 wide.* 16"):
+        loss(view(ANCHOR, width=8), view(POSITIVE, width=8))
+
+
+def test_checkpoints_leave_the_generator_out_and_keep_the_discriminator(tmp_path):
+    methods = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        encoder, loss = parts(tmp_path / str(seed))
+        views = {name: BoundView("online", []) for name in ("anchor", "positive")}
+        term = Term(LOSSES["replaced_token_detection"], 0.005, {name: name for name in views}, queue=False)
+        methods.append(Method({"online": encoder}, views, None, {"rtd": loss}, {"rtd": term}))
+    state = method_state(methods[0])
+    assert not any("generator" in key for key in state)
+    assert any(key.startswith("losses.rtd.discriminator.backbone.encoder") for key in state)
+    assert not torch.equal(methods[0].losses["rtd"].discriminator.head.weight, state_head(methods[1]))
+    load_method_state(methods[1], state)
+    assert torch.equal(methods[0].losses["rtd"].discriminator.head.weight, state_head(methods[1]))
+
+
+def state_head(method):
+    return method.losses["rtd"].discriminator.head.weight
+
+
+def test_devices_average_to_the_whole_batch(tmp_path, monkeypatch):
+    encoder, loss = parts(tmp_path, masking=0.0)
+    encoder.eval()
+    loss.eval()
+    one, other = encoded(encoder, 2, 1), encoded(encoder, 2, 4)
+    assert one.tokens.length != other.tokens.length
+    both = {"one": one.tokens, "other": other.tokens}
+    whole = Encoded(torch.cat([one.sentence, other.sentence]), one.embeddings, one.hidden, Tokens.stack(both))
+    expected = loss(whole, whole).item()
+    longest = max(t.length for t in both.values())
+    monkeypatch.setattr(module, "world_size", lambda: 2)
+    monkeypatch.setattr(module, "all_devices", lambda _: torch.tensor([longest]))
+    monkeypatch.setattr(module, "sum_devices", lambda count: 2 * count)
+    assert (loss(one, one) + loss(other, other)).item() / 2 == pytest.approx(expected, rel=1e-5)

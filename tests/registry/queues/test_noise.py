@@ -1,0 +1,151 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from registry.queues.noise import Noise, _direction
+from registry.types import Negatives
+from tests.registry.queues.literal import bound
+
+
+class TwoViews:
+    """A step with vectors for two views and a generator that depends on its index alone."""
+
+    def __init__(self, anchor, positive, index=0):
+        self.views = {"anchor": anchor, "positive": positive}
+        self.generator = torch.Generator().manual_seed(index)
+
+    def sentences(self, view):
+        return self.views[view].detach()
+
+
+def step_of(n=4, dim=6, index=0):
+    g = torch.Generator().manual_seed(100 + index)
+    return TwoViews(torch.randn(n, dim, generator=g), torch.randn(n, dim, generator=g), index)
+
+
+def drawn(count, dim, index=0):
+    return torch.randn(count, dim, generator=torch.Generator().manual_seed(index))
+
+
+def served(step, **parameters):
+    queue = bound(Noise(**parameters), dim=step.sentences("anchor").shape[1])
+    queue.observe(step)
+    return queue.negatives()
+
+
+def info_nce(noise, anchor, positive, tau):
+    """Return the objective that the noise climbs, cell by cell."""
+    total = torch.zeros((), dtype=noise.dtype)
+    for i in range(len(anchor)):
+        right = F.cosine_similarity(anchor[i], positive[i], dim=0) / tau
+        below = sum(torch.exp(F.cosine_similarity(anchor[i], p, dim=0) / tau) for p in positive)
+        below = below + sum(torch.exp(F.cosine_similarity(anchor[i], z, dim=0) / tau) for z in noise)
+        total = total - (right - torch.log(below))
+    return total / len(anchor)
+
+
+def slow_noise(step, count, steps, rate, tau):
+    anchor, positive = step.views["anchor"].double(), step.views["positive"].double()
+    z = drawn(count, anchor.shape[1]).double()
+    for _ in range(steps):
+        z = z.detach().requires_grad_()
+        (g,) = torch.autograd.grad(info_nce(z, anchor, positive, tau), z)
+        z = z + rate * torch.stack([row / row.norm() for row in g])
+    return F.normalize(z.detach(), dim=-1)
+
+
+def test_value_by_hand():
+    # One anchor along x, its positive too: the gradient turns the noise z towards x, at a right angle to z.
+    step = TwoViews(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
+    x, y = drawn(1, 2)[0].tolist()
+    norm = math.hypot(x, y)
+    towards = (1 - x / norm * x / norm, -x / norm * y / norm)  # the part of (1, 0) at a right angle to z
+    length = math.hypot(*towards)
+    moved = (x + 0.5 * towards[0] / length, y + 0.5 * towards[1] / length)
+    held = served(step, steps=1, rate=0.5)
+    expected = [value / math.hypot(*moved) for value in moved]
+    assert held.vectors[0].tolist() == pytest.approx(expected, abs=1e-5)
+    assert held.log_weights.tolist() == [0.0]
+
+
+@pytest.mark.parametrize(("n", "times", "count"), [(4, 1.0, 4), (4, 2.5, 10), (3, 0.5, 1), (1, 0.3, 1), (1, 3.0, 3)])
+@pytest.mark.parametrize("steps", [0, 1, 4])
+@pytest.mark.parametrize("rate", [1e-3, 0.7])
+def test_matches_the_slow_ascent(n, times, count, steps, rate):
+    step = step_of(n)
+    held = served(step, times=times, steps=steps, rate=rate, temperature=0.3)
+    assert held.vectors.shape == (count, 6)
+    expected = slow_noise(step, count, steps, rate, 0.3)
+    torch.testing.assert_close(held.vectors.double(), expected, atol=2e-6, rtol=1e-5)
+
+
+def test_climbing_raises_the_loss():
+    step = step_of(n=8, dim=10)
+    values = [
+        info_nce(served(step, steps=steps, rate=0.3).vectors, *step.views.values(), tau=0.05).item()
+        for steps in (0, 2, 8)
+    ]
+    assert values[0] < values[1] < values[2]
+
+
+def test_a_move_has_the_length_it_is_told():
+    start, moved = (served(step_of(), steps=n, rate=1e-3).vectors for n in (0, 4))
+    shares = (start - moved).norm(dim=1) * drawn(4, 6).norm(dim=1) / 4e-3
+    # The gradient of a cosine stands at a right angle to z: each move turns it, and four in one direction add up.
+    torch.testing.assert_close(shares, torch.ones(4), rtol=1e-2, atol=0)
+
+
+def test_a_draw_of_its_own_each_step_and_the_same_everywhere():
+    torch.manual_seed(1)
+    first = served(step_of(index=1)).vectors
+    torch.manual_seed(2)
+    again, other = served(step_of(index=1)).vectors, served(step_of(index=2)).vectors
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_nothing_is_served_before_the_first_step_or_kept_in_a_checkpoint():
+    queue = bound(Noise(), dim=6)
+    assert queue.negatives().vectors.shape == (0, 6)
+    assert queue.negatives().log_weights.shape == (0,)
+    queue.observe(step_of())
+    assert queue.state_dict() == {}
+    assert queue.length is None
+
+
+def test_detached_of_unit_length_in_single_precision_even_without_grad():
+    step = step_of()
+    with torch.no_grad():
+        held = served(step)
+    assert isinstance(held, Negatives)
+    assert not held.vectors.requires_grad
+    assert held.vectors.dtype == torch.float32
+    torch.testing.assert_close(held.vectors.norm(dim=1), torch.ones(4))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = served(TwoViews(step.views["anchor"].bfloat16(), step.views["positive"].bfloat16()))
+    assert mixed.vectors.dtype == torch.float32
+
+
+def test_what_was_served_does_not_change():
+    queue = bound(Noise(), dim=6)
+    queue.observe(step_of(index=0))
+    before = queue.negatives().vectors
+    copied = before.clone()
+    queue.observe(step_of(n=2, index=1))
+    assert torch.equal(before, copied)
+    assert len(queue.negatives().vectors) == 2
+
+
+def test_a_vector_without_gradient_stays():
+    """At a low temperature the softmax gives noise no share at all in single precision: DCLR's g/‖g‖ is NaN there."""
+    anchor = torch.eye(6)[:3]
+    held = served(TwoViews(anchor, anchor), temperature=1e-4, rate=0.5)
+    torch.testing.assert_close(held.vectors, F.normalize(drawn(3, 6), dim=-1))
+
+
+def test_direction_of_tiny_and_of_no_gradients():
+    gradient = torch.tensor([[3e-30, 4e-30], [0.0, 0.0], [3e30, -4e30]])
+    expected = torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.6, -0.8]])
+    torch.testing.assert_close(_direction(gradient), expected)

@@ -1,0 +1,228 @@
+import copy
+import socket
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+
+from registry.distributed import all_devices
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError
+from registry.queues.reencoded import Reencoded
+from registry.testing.materials import WidthOnly
+from registry.tokens import Tokens
+from tests.fakes import FakeEncoder
+from tests.tiny import sentences, tiny_bert
+
+
+class StepOn:
+    """A step in which view "key" saw these tokens through this encoder."""
+
+    def __init__(self, encoder, tokens, seed=0):
+        with torch.no_grad():
+            self.views = {"key": encoder.encode(tokens, encoder.embed(tokens))}
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def sentences(self, view):
+        return self.views[view].sentence
+
+
+def texts(count, seed):
+    return sentences(count, seed=seed)
+
+
+def tokens_of(encoder, lines):
+    return encoder.vocabulary.pad(encoder.vocabulary.ids(lines, 32))
+
+
+def still(width=6):
+    torch.manual_seed(0)
+    return FakeEncoder(width, dropout=0.0)
+
+
+def bound(encoder, **options):
+    queue = Reencoded("key", **options)
+    queue.bind(encoder)
+    return queue
+
+
+def nudge(encoder):
+    with torch.no_grad():
+        encoder.linear.weight += 0.3 * torch.randn(encoder.linear.weight.shape)
+
+
+def test_value_by_hand():
+    """WidthOnly: token i has the vector (sin i, sin 2i); a sentence is the sum of its real tokens."""
+    encoder = WidthOnly(2)
+    queue = bound(encoder, length=3)
+    mask = torch.tensor([[1, 1], [1, 0]])
+    tokens = Tokens(torch.tensor([[1, 2], [3, 0]]), mask, torch.zeros_like(mask), torch.arange(2).expand(2, 2))
+    queue.after_step(StepOn(encoder, tokens))
+    queue.observe(StepOn(encoder, tokens))
+    sums = torch.tensor([[0.841471 + 0.909297, 0.909297 - 0.756802], [0.141120, -0.279415]])
+    expected = sums / sums.norm(dim=1, keepdim=True)
+    assert torch.allclose(queue.negatives().vectors, expected, atol=1e-5)
+    assert queue.negatives().log_weights.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+@pytest.mark.parametrize("length", [1, 4, 7, 50])
+@pytest.mark.parametrize("sizes", [[4] * 4, [4, 1, 4, 2], [9]])
+def test_matches_a_list_of_sentences(length, sizes, chunk):
+    encoder = still()
+    queue, held = bound(encoder, length=length, chunk=chunk), []
+    for index, size in enumerate(sizes):
+        lines = texts(size, index)
+        queue.observe(step := StepOn(encoder, tokens_of(encoder, lines)))
+        assert len(queue.negatives().vectors) == len(held)
+        for line, vector in zip(held, queue.negatives().vectors, strict=True):
+            own = encoder.represent(tokens_of(encoder, [line]))[0]
+            assert torch.allclose(vector, own / own.norm(), atol=1e-5)
+        queue.after_step(step)
+        held = [*held, *lines][-length:]
+        nudge(encoder)
+
+
+def test_follows_the_encoder_where_a_fifo_would_not(tmp_path):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), dropout=0.0, augment_at="word")
+    queue, tokens = bound(encoder, length=8), tokens_of(encoder, texts(5, 0))
+    queue.after_step(StepOn(encoder, tokens))
+    stored = queue.negatives().vectors
+    with torch.no_grad():
+        encoder.backbone.encoder.layer[0].output.dense.weight.mul_(-1)
+    assert torch.equal(queue.negatives().vectors, stored)
+    queue.observe(StepOn(encoder, tokens))
+    assert not torch.allclose(queue.negatives().vectors, stored, atol=1e-2)
+    assert torch.allclose(queue.negatives().vectors, F.normalize(encoder.represent(tokens), dim=-1), atol=1e-5)
+    assert not torch.equal(stored, queue.negatives().vectors)
+
+
+def test_initial_entries_stay_and_leave_first():
+    encoder = still()
+    queue = bound(encoder, length=5, initial=3)
+    start = queue.negatives().vectors
+    assert torch.allclose(start.norm(dim=1), torch.ones(3))
+    queue.observe(step := StepOn(encoder, tokens_of(encoder, texts(3, 0))))
+    assert torch.equal(queue.negatives().vectors, start)
+    queue.after_step(step)
+    queue.observe(step)
+    assert torch.equal(queue.negatives().vectors[:2], start[1:])
+    assert len(queue.negatives().vectors) == 5
+
+
+def test_serves_detached_and_leaves_alone_what_it_served():
+    encoder = still()
+    queue = bound(encoder, length=5)
+    queue.after_step(step := StepOn(encoder, tokens_of(encoder, texts(4, 0))))
+    queue.observe(step)
+    served = queue.negatives().vectors
+    copied = served.clone()
+    nudge(encoder)
+    queue.observe(step)
+    assert not queue.negatives().vectors.requires_grad
+    assert torch.equal(served, copied)
+    assert not torch.equal(served, queue.negatives().vectors)
+
+
+def test_dropout_depends_on_the_steps_stream_alone():
+    """Devices differ in their own random state; they must serve the same, and lose no number of their own stream."""
+    torch.manual_seed(0)
+    encoder = FakeEncoder(6, dropout=0.5)
+    queue = bound(encoder, length=5)
+    tokens = tokens_of(encoder, texts(4, 0))
+    queue.after_step(StepOn(encoder, tokens))
+    found = []
+    for own, seed in ((1, 7), (2, 7), (1, 8)):
+        step = StepOn(encoder, tokens, seed)
+        torch.manual_seed(own)
+        queue.observe(step)
+        found.append(queue.negatives().vectors)
+        after = torch.rand(1)
+        torch.manual_seed(own)
+        assert torch.rand(1) == after
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_state_survives_in_a_fresh_queue(is_bound):
+    encoder = still()
+    queue = bound(encoder, length=6, initial=2)
+    steps = [StepOn(encoder, tokens_of(encoder, texts(3, seed))) for seed in (0, 1, 2)]
+    queue.after_step(steps[0])
+    fresh = bound(encoder, length=6, initial=2) if is_bound else Reencoded("key", length=6, initial=2)
+    fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
+    assert torch.equal(fresh.tokens, queue.tokens)
+    if not is_bound:
+        fresh._encoder = (encoder,)
+    for step in steps[1:]:
+        for each in (queue, fresh):
+            each.observe(step)
+            each.after_step(step)
+    assert torch.equal(fresh.negatives().vectors, queue.negatives().vectors)
+    assert torch.equal(fresh.tokens, queue.tokens)
+
+
+def test_buffers_keep_their_size():
+    encoder = still()
+    queue = bound(encoder, length=5)
+    shapes = {name: tuple(buffer.shape) for name, buffer in queue.named_buffers()}
+    queue.after_step(StepOn(encoder, tokens_of(encoder, texts(3, 0))))
+    assert {name: tuple(buffer.shape) for name, buffer in queue.named_buffers()} == shapes
+    assert shapes["tokens"] == (5, 4, 512)
+
+
+def test_nothing_to_encode_draws_nothing():
+    encoder = still()
+    queue = bound(encoder, length=5)
+    step = SimpleNamespace(generator=torch.Generator().manual_seed(3))
+    state = step.generator.get_state()
+    queue.observe(step)
+    assert torch.equal(step.generator.get_state(), state)
+    assert queue.negatives().vectors.shape == (0, 6)
+
+
+def test_more_initial_entries_than_length_is_refused():
+    with pytest.raises(CseError, match="initial = 9 is more than length = 8"):
+        Reencoded("key", length=8, initial=9)
+
+
+class SharedStep(StepOn):
+    def sentences(self, view):
+        return all_devices(super().sentences(view))
+
+
+def served(rank, world):
+    """What a queue serves after three steps of four sentences, each device's own random state another."""
+    torch.manual_seed(0)
+    encoder = FakeEncoder(6, dropout=0.3)
+    queue, share = bound(encoder, length=6, initial=2), 4 // world
+    torch.manual_seed(rank)
+    for index in range(3):
+        own = texts(4, index)[rank * share : (rank + 1) * share]
+        step = SharedStep(encoder.eval(), tokens_of(encoder, own), seed=index)
+        encoder.train()
+        queue.observe(step)
+        queue.after_step(step)
+    queue.observe(step)
+    return queue.negatives().vectors
+
+
+def _worker(rank, port, folder):
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    torch.save(served(rank, 2), f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_two_devices_serve_what_one_does(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    mp.spawn(_worker, (port, str(tmp_path)), nprocs=2)
+    alone = served(0, 1)
+    assert len(alone) == 6
+    assert all(torch.allclose(torch.load(tmp_path / f"{rank}.pt"), alone, atol=1e-6) for rank in range(2))

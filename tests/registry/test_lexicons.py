@@ -1,0 +1,77 @@
+"""The antonyms: read from WordNet's own files, and the table that is shipped."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from registry.errors import CseError
+from registry.lexicons.wordnet import TABLE, installed, shipped
+from tests.registry.wordnet import FILES, write_wordnet
+
+HAND = {
+    "big": ("little", "small"),
+    "cold": ("hot",),
+    "down": ("up",),
+    "fall": ("rise",),
+    "hot": ("cold",),
+    "large": ("small",),
+    "little": ("big",),
+    "man": ("woman",),
+    "rise": ("fall",),
+    "small": ("big", "large"),
+    "up": ("down",),
+    "woman": ("man",),
+}
+"""Without adult_male, which is two words, and Arctic, which is a name; rise – fall is pointed at from one side only."""
+
+
+def test_reads_what_the_pointers_say(tmp_path):
+    assert installed(write_wordnet(tmp_path)) == HAND
+
+
+def test_writes_the_table_that_is_shipped(tmp_path):
+    command = [sys.executable, "-m", "registry.lexicons.wordnet", str(write_wordnet(tmp_path))]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout
+    assert out == "".join(f"{word}\t{' '.join(found)}\n" for word, found in HAND.items())
+
+
+def test_the_shipped_table_is_sorted_symmetric_and_of_single_words():
+    table = shipped()
+    assert len(table) == 6143
+    assert list(table) == sorted(table)
+    for word, opposites in table.items():
+        assert re.fullmatch(r"[a-z]+(['-][a-z]+)*", word)
+        assert list(opposites) == sorted(set(opposites) - {word})
+        assert all(word in table[opposite] for opposite in opposites)
+
+
+@pytest.mark.parametrize(
+    ("word", "opposites"),
+    [("man", ("woman",)), ("good", ("bad", "evil")), ("up", ("down",)), ("accept", ("refuse", "reject"))],
+)
+def test_well_known_pairs(word, opposites):
+    assert shipped()[word] == opposites
+
+
+def test_the_licence_stands_beside_the_table():
+    licence = TABLE.with_name("LICENSE.wordnet").read_text(encoding="utf-8")
+    assert "WordNet 3.0 Copyright 2006 by Princeton University.  All rights reserved." in licence
+    assert "use, copy, modify and distribute this software and\ndatabase and its documentation" in licence
+
+
+@pytest.mark.parametrize("line", ["nonsense ! x", "00000000 00 n 01 hot 0 001 ! 99999999 n 0101 | x", "ÿ ! \n"])
+def test_another_format_is_refused(tmp_path, line):
+    write_wordnet(tmp_path)
+    (tmp_path / FILES["n"]).write_bytes(line.encode("latin-1"))
+    with pytest.raises(CseError, match="not in WordNet's format"):
+        installed(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/usr/share/wordnet/data.noun").is_file(), reason="Debian's wordnet-base is not installed")
+def test_the_shipped_table_is_wordnets():
+    assert installed(Path("/usr/share/wordnet")) == shipped()
