@@ -23,16 +23,20 @@ def evaluate(
 ) -> Scores:
     """Return the scores of `encoder` under the evaluators named in `only`, or all of them.
 
-    Evaluation draws no random numbers, so training goes on as if it had not happened.
+    All of them ask one `SentenceEncoder`, so that each distinct sentence is encoded once. Evaluation draws no random
+    numbers, so training goes on as if it had not happened.
     """
     wanted = list(only) or list(evaluators)
-    encode = SentenceEncoder(encoder, compute, settings.batch_size, settings.max_length, plans)
+    encode = SentenceEncoder(encoder, compute, settings.batch_tokens, settings.max_length, plans)
     if encoder.fits == "once":
         encoder.fit(encode, ())
+        encode.forget()
     scores: Scores = {}
     for name in wanted:
         if encoder.fits == "each":
+            encode.forget()
             encoder.fit(encode, _own_sentences(name, evaluators[name]))
+            encode.forget()
         scores[name] = evaluators[name](encode)
     return scores
 

@@ -76,6 +76,24 @@ def record_outcome(tracker: tracking.Tracker, prepared: Prepared, result: Result
     tracker.folder(model, "model")
 
 
+def record_figures(tracker: tracking.Tracker, prepared: Prepared, result: Result, folder: Path) -> list[str]:
+    """Draw what there is data for; return what the user should be told: a figure that fails costs no run its scores."""
+    from cse_cli.figures import draw  # matplotlib: only where a run has come to its end
+
+    evaluators = prepared.experiment.evaluators
+    series = {name: evaluator.series() for name, evaluator in evaluators.items()}
+    data = {name: list(evaluator.fingerprints()) for name, evaluator in evaluators.items()}
+    figures = folder / "figures"
+    told: list[str] = []
+    try:
+        draw(result, series, figures, data)
+    except Exception as error:
+        told.append(f"figures are missing: {type(error).__name__}: {error}")
+    if figures.is_dir():
+        tracker.folder(figures, "figures")
+    return told
+
+
 def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run_id: str) -> Result:
     """Return all a leaderboard needs of a finished run."""
     recipe = prepared.job.loaded.recipe

@@ -30,7 +30,7 @@ class Request:
     tasks: str
     pooling: str | None
     max_length: int | None
-    batch_size: int
+    batch_tokens: int
     device: str
 
 
@@ -90,7 +90,7 @@ def _score(model: str, wanted: dict[str, Evaluator], request: Request) -> Scored
     length = min(request.max_length or own_length, own_length)
     encoder.to(compute.device).eval()
     began = time.perf_counter()
-    settings = Evaluate(batch_size=request.batch_size, max_length=length)
+    settings = Evaluate(batch_tokens=request.batch_tokens, max_length=length)
     scores = evaluate(encoder, wanted, settings, compute)
     digests = {k: v for evaluator in wanted.values() for k, v in evaluator.fingerprints().items()}
     pooling = str(getattr(encoder, "eval_pooling", request.pooling or ""))

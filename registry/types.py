@@ -205,6 +205,10 @@ class Evaluator(Component):
         """Return metric → value."""
         raise NotImplementedError
 
+    def series(self) -> Mapping[str, Sequence[float]]:
+        """Return name → the numbers behind a figure, of the last call; nothing before it."""
+        return {}
+
     def texts(self) -> Sequence[str]:
         """Return the sentences of its whole data set, all splits, without labels: what transductive methods fit on."""
         return ()

@@ -24,12 +24,14 @@ class Encode(Protocol):
     def __call__(self, sentences: Sequence[str]) -> Tensor:
         """Return (n, D) float32 vectors on the CPU, row i for sentence i."""
 
-    def through(self, view: str, columns: Mapping[str, Sequence[str]]) -> Tensor:
+    def through(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:
         """Return the same for sentences changed as a view's augmenters change them in training.
 
         Args:
             view: A view of the recipe.
             columns: Column of the data → its cells: the view's own column, and those its augmenters read.
+            training: Give what losses compare, (n, D'): dropout on, the pooling and the heads of training. What is
+                drawn differs from view to view, and is the same in every call.
 
         Raises:
             CseError: There is no such view, or a column is missing.

@@ -71,9 +71,11 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Small:
 
 @pytest.fixture
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handful of pairs in place of every data set's."""
+    """A handful of pairs in place of every data set's, and of labelled rows."""
     from registry import catalogue
+    from tests import labelled
     from tests.shrunken import pairs
 
+    labelled.serve(monkeypatch)
     monkeypatch.setattr(catalogue, "read_pairs", pairs)
     monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")

@@ -26,7 +26,7 @@ def evaluate(
         str | None, typer.Option(help="cls, mean, last2 or first_last; default: what the model says.")
     ] = None,
     max_length: Annotated[int | None, typer.Option(min=3, help="Tokens a sentence is cut to.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Sentences an encoding batch.")] = 128,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens an encoding batch, padding included.")] = 4096,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
@@ -34,5 +34,5 @@ def evaluate(
     from cse_cli.render_evaluate import print_scores, write_json
     from cse_cli.scoring import Request, score_models
 
-    scored = score_models(models, Request(tasks, pooling, max_length, batch_size, device))
+    scored = score_models(models, Request(tasks, pooling, max_length, batch_tokens, device))
     (write_json if json_ else print_scores)(scored)

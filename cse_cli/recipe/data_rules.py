@@ -20,6 +20,7 @@ def check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> N
         for keys, name in _datasets(draft.data, tables):
             if _check_split(name, draft.data.split, keys, ("data", "split"), problems):
                 _check_columns(draft, name, draft.data.split, problems)
+    _check_pair_sources(draft, tables, problems)
     for part in draft.evaluators.values():
         dataset, split = part.params.get("dataset"), part.params.get("split")
         named = split if isinstance(split, str) else "all"
@@ -35,6 +36,21 @@ def _check_choice(draft: Draft, data: Data, problems: Problems) -> None:
         problems.add(("data", "file"), "give either 'dataset' or 'file', not both", at_key=True)
     elif not data.dataset and data.file is None and draft.losses:
         problems.add(("data",), "needs 'dataset' (`cse data list` shows them) or 'file', your own text", at_key=True)
+
+
+def _check_pair_sources(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
+    """Report evaluators that could read a data set or a file and name both or neither."""
+    written = tables.get("evaluators")
+    for key, part in draft.evaluators.items():
+        if part.entry is None or not {"dataset", "file"} <= set(part.entry.parameters.model_fields):
+            continue
+        table = written.get(key) if isinstance(written, Mapping) else None
+        given = {"dataset", "file"} & set(table) if isinstance(table, Mapping) else set()
+        if len(given) == 2:
+            problems.add((*part.keys, "file"), "give either 'dataset' or 'file', not both", at_key=True)
+        elif not given:
+            message = "needs 'dataset' (`cse data list` shows them) or 'file', your own pairs"
+            problems.add(part.keys, message, at_key=True)
 
 
 def _datasets(data: Data, tables: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:

@@ -60,6 +60,13 @@ def data_folder() -> Path | None:
     return Path(configured).expanduser().absolute() if configured else None
 
 
+def own_file(file: str) -> Path | None:
+    """Return a file of the user's own: from the current folder, else from `$CSE_DATA`; None where neither has it."""
+    path, folder = Path(file).expanduser(), data_folder()
+    places = (path, *((folder / path,) if folder is not None else ()))
+    return next((place.absolute() for place in places if place.is_file()), None)
+
+
 def _local(about: DatasetEntry, split: str) -> tuple[Path, ...]:
     folder = data_folder()
     if folder is None:

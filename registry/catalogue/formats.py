@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import json
 import zlib
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ Row = tuple[str, ...]
 
 SUFFIXES = (".txt", ".tsv", ".csv", ".jsonl", ".parquet")
 _BOM = "\ufeff"
+CSV_RULE = 'put commas between columns; a cell with a comma, quote or line end in it stands in "…", its quotes doubled'
 
 
 def file_format(path: Path) -> str:
@@ -122,14 +122,39 @@ def _tsv(path: Path, columns: Sequence[str], headed: bool) -> Iterator[Row]:
 
 
 def _csv(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    with open_bytes(path) as raw:
-        reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8-sig", newline=""))
-        first = next(reader, [])
-        places = _places(path, first, columns)
-        for cells in reader:
-            if len(cells) != len(first):
-                raise CseError(f"{path}:{reader.line_num}: {len(cells)} columns where {len(first)} are expected")
-            yield tuple("" if place is None else cells[place] for place in places)
+    rows = csv_rows(path)
+    first = next(rows, (1, []))[1]
+    places = _places(path, first, columns)
+    for number, cells in rows:
+        if len(cells) != len(first):
+            raise CseError(f"{path}:{number}: {len(cells)} columns where {len(first)} are expected", CSV_RULE)
+        yield tuple("" if place is None else cells[place] for place in places)
+
+
+def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line that each row of a `.csv` starts at, and its cells.
+
+    Raises:
+        CseError: Quotes are not as they must be, or the file is not UTF-8.
+    """
+    # Lines come one by one, not decoded in blocks, so that what is wrong with one of them has a number.
+    reader = csv.reader((f"{line}\n" for _, line in lines(path)), strict=True)
+    while True:
+        start = reader.line_num + 1
+        try:
+            yield start, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise CseError(f"{path}:{start}: {_not_csv(str(error))}", CSV_RULE) from error
+
+
+def _not_csv(reason: str) -> str:
+    if reason == "unexpected end of data" or "field limit" in reason:
+        return "a quote that opens in this row is never closed"
+    if reason.startswith("new-line character"):
+        return "a carriage return in a cell without quotes"
+    return f"not CSV: {reason}"
 
 
 def _jsonl(path: Path, columns: Sequence[str]) -> Iterator[Row]:

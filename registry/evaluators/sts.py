@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
 
+from pydantic import Field
 from torch import Tensor
 
 from registry import EVALUATORS, catalogue
-from registry.catalogue import PAIR_COLUMNS, Pair
+from registry.catalogue import PAIR_COLUMNS, Column, Pair, PairFile
+from registry.evaluators.bootstrap import spearman_interval
 from registry.evaluators.correlation import AGGREGATES, aggregates
 from registry.types import Encode, Evaluator
 
@@ -21,6 +23,10 @@ class Sts(Evaluator):
     the pairs of all subsets together, "mean" averages the subsets' correlations, "wmean" weights them by their pairs.
     Every result names all three; `spearman` and `pearson` repeat the chosen one.
 
+    `spearman_low` and `spearman_high` are the ends of its percentile bootstrap interval: ρ of `bootstrap` data sets of
+    as many pairs, drawn with replacement, from each subset by itself for "mean" and "wmean". The draws are the same
+    every time. Without resamples both equal `spearman`.
+
     As in SentEval, white space is reduced to single blanks and a NaN similarity counts as 0. A correlation that is
     undefined because one side is constant counts as 0. Each distinct sentence is encoded once.
 
@@ -28,39 +34,89 @@ class Sts(Evaluator):
     Doubtful: which aggregate a paper prints; SimCSE and those who compare with it use "all" (methods/simcse.md §7).
 
     Args:
-        dataset: Name in the data catalogue.
-        split: Split of it; "all" joins its splits.
+        dataset: Name in the data catalogue; or give `file`.
+        split: Split of it; "all" joins its splits. Of a file, what it counts as: only "dev" and the like may select.
         aggregate: The aggregate shown as `spearman` and `pearson`.
+        file: Pairs of your own instead: a .tsv, .csv, .jsonl (plain or .gz) or .parquet with named columns. A relative
+            path counts from the current folder, then from $CSE_DATA.
+        score_column: Column of the file with the gold score: any scale, more is more alike.
+        first_column: Column of the file with the first sentence.
+        second_column: Column of the file with the second sentence.
+        subset_column: Column of the file that divides it into subsets; without one it is a single one.
+        bootstrap: Resamples for the confidence interval; 0 makes none.
+        level: Share of the resamples inside the interval.
     """
 
     metric: ClassVar[str] = "spearman"
     metrics: ClassVar[tuple[str, ...]] = (
         "spearman", "pearson", *(f"{name}_{how}" for name in ("spearman", "pearson") for how in AGGREGATES),
+        "spearman_low", "spearman_high",
     )  # fmt: skip
 
-    def __init__(self, dataset: str, split: str = "test", aggregate: Literal["all", "mean", "wmean"] = "all") -> None:
-        self.dataset = dataset
+    def __init__(
+        self,
+        dataset: str | None = None,
+        split: str = "test",
+        aggregate: Literal["all", "mean", "wmean"] = "all",
+        file: str | None = None,
+        score_column: str = "score",
+        first_column: str = "sentence1",
+        second_column: str = "sentence2",
+        subset_column: str | None = None,
+        bootstrap: Annotated[int, Field(ge=0)] = 0,
+        level: Annotated[float, Field(gt=0, lt=1)] = 0.95,
+    ) -> None:
+        catalogue.demand_one("sts", dataset, file)
+        self.dataset = dataset or ""
         self.split = split
         self.aggregate = aggregate
+        self.bootstrap = bootstrap
+        self.level = level
+        self.own: PairFile | None = None
+        if file is not None:
+            subset = None if subset_column is None else Column("subset_column", subset_column)
+            first, second = Column("first_column", first_column), Column("second_column", second_column)
+            self.own = PairFile(file, first, second, Column("score_column", score_column), subset)
+            self.own.scored()  # what is wrong with it is told before training, not after
+        self._series: Mapping[str, Sequence[float]] = {}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Return Spearman's and Pearson's correlation in every aggregate."""
-        pairs = catalogue.read_pairs(self.dataset, self.split)
-        gold = [pair.score for pair in pairs]
-        values = aggregates([pair.subset for pair in pairs], gold, similarities(pairs, encode))
+        """Return Spearman's and Pearson's correlation in every aggregate, and the interval of the chosen Spearman's."""
+        pairs = self._pairs(self.split)
+        subsets, gold = [pair.subset for pair in pairs], [pair.score for pair in pairs]
+        predicted = similarities(pairs, encode)
+        self._series = {"gold": gold, "cosine": predicted}
+        values = aggregates(subsets, gold, predicted)
         shown = {name: values[f"{name}_{self.aggregate}"] for name in ("spearman", "pearson")}
-        return {**shown, **values}
+        low = high = shown["spearman"]
+        if self.bootstrap:
+            scores = (gold, predicted)
+            low, high = spearman_interval(subsets, scores, self.aggregate, self.bootstrap, self.level)
+        return {**shown, **values, "spearman_low": low, "spearman_high": high}
+
+    def series(self) -> Mapping[str, Sequence[float]]:
+        """Return "gold" and "cosine" of every pair."""
+        return self._series
 
     def texts(self) -> list[str]:
-        """Return every distinct sentence of the data set, of all its splits that hold pairs."""
-        about = catalogue.entry(self.dataset)
-        splits = ("all",) if about.joinable else (s for s in about.parts if about.columns_of(s) == PAIR_COLUMNS)
-        pairs = [pair for split in splits for pair in catalogue.read_pairs(self.dataset, split)]
+        """Return every distinct sentence of the file, or of the data set, of all its splits that hold pairs."""
+        pairs = [pair for split in self._splits() for pair in self._pairs(split)]
         return list(dict.fromkeys(one_line(text) for pair in pairs for text in (pair.first, pair.second)))
 
     def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest."""
+        """Return "dataset/split", or "file/split", → content digest."""
+        if self.own is not None:
+            return self.own.fingerprints(self.split)
         return {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}
+
+    def _pairs(self, split: str) -> Sequence[Pair]:
+        return catalogue.read_pairs(self.dataset, split) if self.own is None else self.own.pairs
+
+    def _splits(self) -> Sequence[str]:
+        if self.own is not None:
+            return (self.split,)
+        about = catalogue.entry(self.dataset)
+        return ("all",) if about.joinable else [s for s in about.parts if about.columns_of(s) == PAIR_COLUMNS]
 
 
 def similarities(pairs: Sequence[Pair], encode: Encode) -> list[float]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from registry.catalogue import FileSource
-from registry.catalogue.find import data_folder
+from registry.catalogue.find import data_folder, own_file
 from registry.errors import CseError, MissingError
 
 
@@ -50,12 +50,11 @@ class Translations:
 
 
 def _found(file: str) -> Path:
-    path, folder = Path(file).expanduser(), data_folder()
-    for place in (path, *((folder / path,) if folder is not None else ())):
-        if place.is_file():
-            return Path(place).absolute()
-    looked = "here" if folder is None else f"here or below CSE_DATA ({folder})"
+    found, folder = own_file(file), data_folder()
+    if found is not None:
+        return found
+    looked = " here" if folder is None else f" here or below CSE_DATA ({folder})"
     raise MissingError(
-        f"augmentation_quality: no translations at {file} {'' if path.is_absolute() else looked}".rstrip(),
+        f"augmentation_quality: no translations at {file}{'' if Path(file).expanduser().is_absolute() else looked}",
         "make the file with `cse data translate`: a .tsv with columns text and translation",
     )

@@ -65,7 +65,7 @@ class _Vectors:
         vocabulary = self.encoder.vocabulary
         return self.encoder.represent(vocabulary.pad(vocabulary.ids(sentences, 16)))
 
-    def through(self, view: str, columns: Mapping[str, Sequence[str]]) -> Tensor:  # noqa: ARG002 - a protocol
+    def through(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
         """Return the vectors of the first column."""
         return self(next(iter(columns.values())))
 

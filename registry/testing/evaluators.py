@@ -22,6 +22,8 @@ def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
     require(entry, set(first) == set(evaluator.metrics), f"returns what it announces, not {sorted(first)}")
     require(entry, all(type(v) is float and math.isfinite(v) for v in first.values()), "returns finite floats")
     require(entry, first == second, "returns the same for the same vectors")
+    series = evaluator.series()
+    require(entry, all(math.isfinite(v) for of in series.values() for v in of), "gives figures finite numbers")
     digests = evaluator.fingerprints()
     require(entry, all("/" in name and digest for name, digest in digests.items()), "names data as dataset/split")
     require(entry, digests == evaluator.fingerprints(), "has the same fingerprints every time")
@@ -40,6 +42,6 @@ class _Words:
             rows.append(torch.stack([cache[word] for word in words]).sum(dim=0))
         return torch.stack(rows)
 
-    def through(self, view: str, columns: Mapping[str, Sequence[str]]) -> Tensor:  # noqa: ARG002 - a protocol
+    def through(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
         """Return the vectors of the first column."""
         return self(next(iter(columns.values())))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from cse_cli import encoding
 from cse_cli.devices import choose
 from cse_cli.encoding import SentenceEncoder
 from registry.encoders.transformer import TransformerEncoder
@@ -21,14 +22,27 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> TransformerEncoder:
     return TransformerEncoder(str(tiny_bert(tmp_path_factory.mktemp("model"))), pooling="mean")
 
 
-def encode(encoder: TransformerEncoder | FakeEncoder, batch_size: int = 8, max_length: int = 64) -> SentenceEncoder:
-    return SentenceEncoder(encoder, choose("cpu"), batch_size, max_length)
+class Counting(FakeEncoder):
+    """Knows how many rows it was given, and the largest batch in tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = self.largest = 0
+
+    def represent(self, tokens, embeddings=None):
+        self.rows += len(tokens.ids)
+        self.largest = max(self.largest, tokens.ids.numel())
+        return super().represent(tokens, embeddings)
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 7, 23, 100])
-def test_the_batch_size_changes_nothing(encoder, batch_size):
+def encode(encoder: TransformerEncoder | FakeEncoder, batch_tokens: int = 80, max_length: int = 64) -> SentenceEncoder:
+    return SentenceEncoder(encoder, choose("cpu"), batch_tokens, max_length)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 12, 31, 100, 4096])
+def test_the_batch_size_changes_nothing(encoder, batch_tokens):
     one_by_one = torch.cat([encode(encoder)([text]) for text in TEXTS])
-    together = encode(encoder, batch_size)(TEXTS)
+    together = encode(encoder, batch_tokens)(TEXTS)
     assert together.shape == (23, 16)
     assert together.dtype == torch.float32
     torch.testing.assert_close(together, one_by_one, rtol=0, atol=1e-6)
@@ -41,15 +55,8 @@ def test_the_order_changes_nothing(encoder):
 
 
 def test_each_distinct_sentence_is_encoded_once_and_equal_ones_are_equal():
-    class Counting(FakeEncoder):
-        rows = 0
-
-        def represent(self, tokens):
-            self.rows += len(tokens.ids)
-            return super().represent(tokens)
-
     encoder = Counting()
-    vectors = encode(encoder, batch_size=2)(["a b", "c", "a b", "d e f", "c", "a b"])
+    vectors = encode(encoder, batch_tokens=6)(["a b", "c", "a b", "d e f", "c", "a b"])
     assert encoder.rows == 3
     assert encoder.passes == 2
     assert torch.equal(vectors[0], vectors[2])
@@ -89,3 +96,46 @@ def test_random_streams_are_untouched(encoder, tmp_path: Path):
     before = torch.get_rng_state()
     encode(encoder)(TEXTS)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_was_asked_before_costs_nothing():
+    encoder = Counting()
+    shared = encode(encoder)
+    first = shared(["a b", "c"])
+    again = shared(["c", "d e f", "a b"])
+    assert encoder.rows == 3
+    assert torch.equal(again[0], first[1])
+    assert torch.equal(again[2], first[0])
+    shared.forget()
+    assert torch.equal(shared(["c"])[0], first[1])
+    assert encoder.rows == 4
+
+
+def test_a_batch_has_no_more_tokens_than_asked_for_unless_one_sentence_has():
+    encoder = Counting()
+    encode(encoder, batch_tokens=12)([f"{'a ' * n}b" for n in range(9)] * 2 + [f"c {'a ' * n}" for n in range(7)])
+    assert encoder.largest <= 12
+    encode(encoder, batch_tokens=1)(["a b c d"])
+    assert encoder.largest <= 12
+
+
+def test_memory_is_bounded_and_what_was_forgotten_is_encoded_again():
+    encoder = Counting()
+    row = 8 * 4
+    shared = SentenceEncoder(encoder, choose("cpu"), 80, 64, kept=3 * row)
+    texts = [f"{a} {b}" for a in "abcd" for b in "xy"]
+    whole = shared(texts)
+    assert shared.known.held <= 3 * row
+    assert encoder.rows == 8
+    torch.testing.assert_close(shared(texts[:2]), whole[:2], rtol=0, atol=0)
+    assert shared.known.held <= 3 * row
+
+
+def test_a_call_is_answered_whole_however_many_parts_it_comes_in(monkeypatch):
+    monkeypatch.setattr(encoding, "CHUNK", 3)
+    encoder = Counting()
+    texts = [f"{a} {b}" for a in "abcd" for b in "xy"] * 2
+    parts = encode(encoder)(texts)
+    assert encoder.rows == 8
+    monkeypatch.undo()
+    torch.testing.assert_close(parts, encode(encoder)(texts), rtol=0, atol=1e-6)

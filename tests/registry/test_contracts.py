@@ -9,6 +9,7 @@ import pytest
 
 from registry import REGISTRIES
 from registry.testing import CHECKS, Materials, check
+from tests import labelled, mteb_task
 from tests.tiny import tiny_bert, word_vectors
 
 HERE = Path(__file__).parent
@@ -21,14 +22,35 @@ VALUES = {
     "encoders/ema": {"dropout": 0.0, "target_gradient": "embeddings"},
     "encoders/flow": {"fit_on": "graded_pairs", "limit": 200},
     "encoders/whitening": {"fit_on": "graded_pairs", "limit": 200, "k": 2},
+    "evaluators/alignment_uniformity": {"dataset": "graded_pairs", "split": "dev", "batch_size": 16},
     "evaluators/augmentation_quality": {"dataset": "graded_pairs", "split": "dev"},
+    "evaluators/mutual_information": {"second": "positive", "dataset": "graded_pairs", "limit": 300},
+    "evaluators/mutual_information_task": {"dataset": "graded_pairs", "split": "dev", "mi_n": 16},
+    "evaluators/mteb": {"task": mteb_task.NAME},
+    "evaluators/retrieval_at_k": {
+        "dataset": "graded_pairs",
+        "split": "dev",
+        "query_column": "sentence1",
+        "positive_column": "sentence2",
+        "min_score": 4.0,
+    },
+    "evaluators/similarity_profile": {"dataset": "graded_pairs", "split": "dev"},
+    "evaluators/singular_values": {"dataset": "graded_pairs", "split": "dev"},
     "evaluators/sts": {"dataset": "graded_pairs", "split": "dev"},
     "evaluators/sts_average": {"datasets": ["graded_pairs"], "split": "dev"},
+    "evaluators/transfer": {"task": "mr"},
     "generators/graded_pairs": {"sentences": 60, "pairs": 60},
     "generators/pair_sentences": {"sources": ["graded_pairs/dev"]},
     # Nothing hidden, so that chance plays no part and the order of rows cannot matter.
     "losses/replaced_token_detection": {"masking": 0.0, "generator_head": "embeddings"},
 }
+
+
+def in_mteb(monkeypatch):
+    pytest.importorskip("mteb", reason="mteb is not installed (extra 'mteb')")
+    mteb_task.serve(monkeypatch)
+
+
 IDENTITY = {
     "augmenters/adversarial_noise": {"norm": 0.0},
     "augmenters/embedding_dropout": {"rate": 0.0},
@@ -41,6 +63,8 @@ IDENTITY = {
     "augmenters/span_cutoff": {"rate": 0.0},
     "augmenters/token_cutoff": {"rate": 0.0},
 }
+PACKAGES = {"evaluators/mteb": in_mteb}
+"""Component → what makes its package ready, or skips where it is not installed."""
 NO_IDENTITY: set[str] = {"augmenters/pair", "augmenters/replace_antonyms", "augmenters/token_shuffle"}
 """Augmenters that change something at every setting."""
 
@@ -52,6 +76,12 @@ def materials(tmp_path_factory):
     return Materials(model=tiny_bert(folder), values=VALUES | vectors, identity=IDENTITY)
 
 
+@pytest.fixture(autouse=True)
+def few_labelled(monkeypatch):
+    """Serve labelled sentences, which no generator makes."""
+    labelled.serve(monkeypatch)
+
+
 def test_every_registered_component_is_checked():
     assert len(ENTRIES) == sum(len(each) for each in REGISTRIES) > 0
     assert len(set(NAMES)) == len(NAMES)
@@ -59,7 +89,9 @@ def test_every_registered_component_is_checked():
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)
-def test_contract(entry, materials):
+def test_contract(entry, materials, monkeypatch):
+    if f"{entry.kind}/{entry.name}" in PACKAGES:
+        PACKAGES[f"{entry.kind}/{entry.name}"](monkeypatch)
     check(entry, materials)
 
 

@@ -199,13 +199,13 @@ def encoder(tmp_path_factory):
     return ENCODERS["transformer"].build({"model": model, "pooling": "mean"})
 
 
-def looking_through(encoder, *augmenters, batch_size=4, max_length=32):
+def looking_through(encoder, *augmenters, max_length=32):
     """Return an `Encode` with one view, "twin"."""
     for augmenter in augmenters:
         augmenter.bind(encoder)
     side = {a.column: a.vocabulary for a in augmenters if a.column is not None}
     plans = {"twin": ViewPlan("text", encoder.vocabulary, side, list(augmenters))}
-    return SentenceEncoder(encoder, choose("cpu"), batch_size, max_length, plans)
+    return SentenceEncoder(encoder, choose("cpu"), 4096, max_length, plans)
 
 
 @pytest.fixture
@@ -279,11 +279,11 @@ def test_twins_of_real_pairs_under_the_small_encoders(translated_stsb):
     fraternal, identical = [], []
     for rate in (1.0, 0.9, 0.6, 0.3):
         fuse = AUGMENTERS["fuse_embeddings"].build({"model": "mini_de", "rate": rate})
-        encode = looking_through(encoder, fuse, batch_size=64, max_length=128)
+        encode = looking_through(encoder, fuse, max_length=128)
         fraternal.append(AugmentationQuality("stsb", "twin", sides="first", translations=file)(encode))
     for rate in (0.0, 0.15, 0.3, 0.5):
         drop = AUGMENTERS["embedding_dropout"].build({"rate": rate, "draw": "chance", "scale": True})
-        encode = looking_through(encoder, drop, batch_size=64, max_length=128)
+        encode = looking_through(encoder, drop, max_length=128)
         identical.append(AugmentationQuality("stsb", "twin")(encode))
     for scores in (fraternal, identical):
         changes = [one["spearman_change"] for one in scores]

@@ -1,4 +1,5 @@
 import math
+import random
 import zlib
 
 import pytest
@@ -6,6 +7,8 @@ import torch
 
 from registry import EVALUATORS, catalogue
 from registry.catalogue import Pair
+from registry.errors import CseError
+from registry.evaluators.bootstrap import spearman_interval
 from registry.evaluators.sts import Sts, similarities
 
 ANGLES = {"a": 0, "b": 10, "c": 25, "d": 50, "e": 85, "f": 120}
@@ -207,3 +210,98 @@ def bag(sentences):
         for word in sentence.lower().split():
             vectors[row, zlib.crc32(word.encode()) % 64] += 1
     return vectors
+
+
+# --- pairs of the user's own, intervals, order ----------------------------------------------------------------------
+
+OWN = "gold,left,right,where\n" + "".join(f"{p.score},{p.first},{p.second},{p.subset}\n" for p in PAIRS)
+
+
+@pytest.fixture
+def own(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text(OWN, encoding="utf-8")
+    return {"file": str(path), "score_column": "gold", "first_column": "left", "second_column": "right"}
+
+
+def test_own_pairs_score_as_a_data_set_does(pairs, own):
+    pairs(PAIRS)
+    named = Sts("x")(by_angle)
+    assert Sts(**own, subset_column="where")(by_angle) == named
+    assert Sts(**own)(by_angle)["spearman_all"] == named["spearman_all"]
+    assert Sts(**own)(by_angle)["spearman_mean"] == named["spearman_all"]  # one subset only
+
+
+def test_own_pairs_are_traceable_and_have_texts(own):
+    evaluator = Sts(**own, split="dev")
+    (name,) = evaluator.fingerprints()
+    assert name == f"{own['file']}/dev"
+    assert evaluator.texts() == ["a", "b", "d", "c", "f", "e"]
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, "sts: neither `dataset` nor `file`"),
+        ({"dataset": "stsb", "file": "own.csv"}, "sts: both dataset 'stsb' and file 'own.csv'"),
+        ({"file": "nowhere.csv"}, r"no pair file at nowhere\.csv"),
+        ({"dataset": "stsb", "bootstrap": -1}, "greater than or equal to 0"),
+        ({"dataset": "stsb", "level": 1.0}, "less than 1"),
+    ],
+)
+def test_what_is_refused(values, says):
+    with pytest.raises(CseError, match=says):
+        EVALUATORS["sts"].build(values)
+
+
+def test_a_bad_row_is_told_when_the_evaluator_is_made(own, tmp_path):
+    (tmp_path / "own.csv").write_text(OWN + "high,a,b,one\n", encoding="utf-8")
+    with pytest.raises(CseError, match=r"own\.csv:7: 'gold' is 'high', not a finite number"):
+        Sts(**own)
+
+
+@pytest.mark.parametrize("aggregate", ["all", "mean", "wmean"])
+def test_without_resamples_the_interval_is_the_value(pairs, aggregate):
+    pairs(PAIRS)
+    found = Sts("x", aggregate=aggregate)(by_angle)
+    assert found["spearman_low"] == found["spearman_high"] == found["spearman"]
+
+
+def test_the_interval_is_of_the_chosen_aggregate_and_the_same_every_time(pairs):
+    rows = [Pair(f"s{i % 2}", float((7 * i) % 5), *pair) for i, pair in enumerate(["ab", "ac", "bf", "ae", "ce", "df", "ef", "be", "af"])]  # fmt: skip  # noqa: E501
+    pairs(rows)
+    found = {how: Sts("x", aggregate=how, bootstrap=200, level=0.9) for how in ("all", "mean", "wmean")}
+    ends = {}
+    for how, evaluator in found.items():
+        scores = evaluator(by_angle)
+        assert scores == evaluator(by_angle)
+        wanted = spearman_interval(
+            [row.subset for row in rows], ([row.score for row in rows], similarities(rows, by_angle)), how, 200, 0.9
+        )
+        ends[how] = (scores["spearman_low"], scores["spearman_high"])
+        assert ends[how] == wanted
+        assert wanted[0] < wanted[1]
+    assert len(set(ends.values())) == 3
+
+
+def test_any_order_of_the_pairs_and_of_their_sides_gives_the_same(pairs):
+    rows = [Pair(f"s{i % 3}", float((7 * i) % 5), *pair) for i, pair in enumerate(["ab", "ac", "bf", "ae", "ce", "df", "ef", "be", "af"])]  # fmt: skip  # noqa: E501
+    pairs(rows)
+    plain = Sts("x", bootstrap=100)(by_angle)
+    for seed in range(5):
+        random.Random(seed).shuffle(rows)
+        rows[seed] = rows[seed]._replace(first=rows[seed].second, second=rows[seed].first)
+        assert Sts("x", bootstrap=100)(by_angle) == pytest.approx(plain, abs=1e-9)
+
+
+def test_figures_get_every_pair_of_the_last_call(pairs):
+    pairs(PAIRS)
+    evaluator = Sts("x")
+    assert evaluator.series() == {}
+    evaluator(by_angle)
+    assert evaluator.series()["gold"] == [row.score for row in PAIRS]
+    wanted = [math.cos(math.radians(ANGLES[row.first] - ANGLES[row.second])) for row in PAIRS]
+    assert evaluator.series()["cosine"] == pytest.approx(wanted, abs=1e-6)
+    pairs(PAIRS[:2])
+    evaluator(by_angle)
+    assert evaluator.series()["gold"] == [5.0, 3.0]

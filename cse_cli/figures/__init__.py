@@ -1,0 +1,5 @@
+"""Figures of a finished run. The only place that imports matplotlib, so import this inside functions."""
+
+from cse_cli.figures.draw import draw
+
+__all__ = ["draw"]

@@ -1,0 +1,105 @@
+"""Any task of the mteb package, scored with our encoder."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import warnings
+from typing import Any, ClassVar
+
+from registry import EVALUATORS
+from registry.errors import CseError, MissingError, UnknownNameError
+from registry.evaluators.mteb_model import MtebModel, randomness_kept
+from registry.types import Encode, Evaluator
+
+BATCH = 1024
+"""Texts mteb hands over at a time; they are put together again before they are encoded."""
+
+
+@EVALUATORS.register("mteb")
+class Mteb(Evaluator):
+    """Score one task of the Massive Text Embedding Benchmark, × 100.
+
+    The mteb package loads the data, asks for vectors and computes the task's own main score: Spearman's ρ for STS,
+    nDCG@10 for retrieval, accuracy for classification, V-measure for clustering. mteb prints it between 0 and 1; here
+    × 100, as everything else. Where a task has several subsets, languages for example, it is the mean over them.
+
+    No prompt or instruction is put before a sentence, whatever the task suggests. Results are neither read from mteb's
+    cache nor written to it. mteb seeds every random number generator it finds; they are put back, so that training goes
+    on as if it had not run.
+
+    Shapes: mteb's batches of n texts → (n, D) vectors; cosine is the similarity.
+
+    Source: Muennighoff et al. 2023; package mteb 2. `pip install -e ".[mteb]"`; data come from the Hugging Face hub.
+    Doubtful: mteb's STS12 to STS16 concatenate a year's subsets, like aggregate "all" of `sts`, but their texts are not
+    stripped of white space as SentEval's are: differences in the second decimal are no error.
+
+    Args:
+        task: Name of the task, such as "STSBenchmark" or "SciFact".
+        split: Split of it; what a task has is in mteb's own list.
+        languages: ISO 639-3 codes such as "eng": only the subsets in these. Empty means all.
+    """
+
+    metric: ClassVar[str] = "main_score"
+    metrics: ClassVar[tuple[str, ...]] = ("main_score",)
+
+    def __init__(self, task: str, split: str = "test", languages: list[str] | None = None) -> None:
+        if importlib.util.find_spec("mteb") is None:
+            raise MissingError(
+                f"evaluator mteb, task '{task}': the package mteb is not installed", 'pip install "cse-registry[mteb]"'
+            )
+        self.task = task
+        self.split = split
+        self.languages = languages or []
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Return the task's main score; 0 where mteb's is undefined, as a correlation with a constant is."""
+        with randomness_kept(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # scikit-learn's and mteb's own: nothing a reader could act on
+            task = self._task()
+            score = self._score(MtebModel(encode, self.task), task)
+        return {"main_score": 0.0 if math.isnan(score) else 100 * score}
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return "mteb task/split" → revision of the data on the hub."""
+        with randomness_kept():
+            return {f"mteb {self.task}/{self.split}": str(self._task().metadata.revision)}
+
+    def _task(self) -> Any:
+        """Return the task, new, so that each call draws the same random numbers.
+
+        Raises:
+            CseError: No such task, split or language.
+        """
+        import mteb
+
+        try:
+            task = mteb.get_task(self.task, languages=self.languages or None, eval_splits=[self.split])
+        except KeyError as error:
+            message = str(error.args[0]).removeprefix("KeyError: ")
+            raise UnknownNameError(f"mteb: {message}", "mteb.get_tasks() lists them") from error
+        except ValueError as error:
+            raise CseError(
+                f"mteb task '{self.task}': {error}",
+                "name languages that the task has, by their ISO 639-3 codes: eng, deu, zho",
+            ) from error
+        known = list(task.metadata.eval_splits)
+        if self.split not in known:
+            raise CseError(f"mteb task '{self.task}' has no split '{self.split}'", f"its splits: {', '.join(known)}")
+        return task
+
+    def _score(self, model: MtebModel, task: Any) -> float:
+        import mteb
+
+        settings = {"batch_size": BATCH, "show_progress_bar": False}
+        try:
+            done = mteb.evaluate(
+                model, task, co2_tracker=False, cache=None, encode_kwargs=settings, show_progress_bar=False
+            )
+        except OSError as error:
+            raise MissingError(
+                f"mteb task '{self.task}': its data are not on this machine and cannot be fetched: {error}",
+                f"on a machine with a network: python -c \"import mteb; mteb.get_task('{self.task}').load_data()\", "
+                "then copy ~/.cache/huggingface, or what $HF_HOME names",
+            ) from error
+        return float(done.task_results[0].get_score(splits=[self.split]))

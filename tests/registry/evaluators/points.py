@@ -1,0 +1,35 @@
+"""Sentences that are points, and pairs of them served in place of a data set: for evaluators of the space."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from registry import catalogue
+
+
+class Points:
+    """An `Encode` with a given vector for each sentence, double or not."""
+
+    def __init__(self, vectors):
+        self.vectors = {text: torch.as_tensor(vector, dtype=torch.float64) for text, vector in vectors.items()}
+
+    def __call__(self, sentences):
+        return torch.stack([self.vectors[sentence] for sentence in sentences])
+
+
+def on_circle(**degrees):
+    return Points({text: [math.cos(math.radians(at)), math.sin(math.radians(at))] for text, at in degrees.items()})
+
+
+def serve(monkeypatch, rows):
+    monkeypatch.setattr(catalogue, "read_pairs", lambda dataset, split: rows)
+    monkeypatch.setattr(catalogue, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
+
+
+def scattered(count, width, seed=0):
+    """Return an `Encode` of sentences "0", "1", … drawn around one direction, as those of language models are."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(count, width, generator=generator, dtype=torch.float64) + 1
+    return Points({str(place): row for place, row in enumerate(rows)})

@@ -1,0 +1,165 @@
+import importlib.util
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from registry import EVALUATORS
+from registry.errors import CseError, MissingError, UnknownNameError
+from registry.evaluators.correlation import correlations
+from registry.evaluators.mteb_model import MtebModel, randomness_kept
+from registry.evaluators.sts import cosines
+from tests import mteb_task
+from tests.registry.evaluators.vectors import Fixed, words
+from tests.tiny import sentences
+
+HERE = importlib.util.find_spec("mteb") is not None
+needs_mteb = pytest.mark.skipif(not HERE, reason="mteb is not installed (extra 'mteb')")
+
+
+def build(task, **values):
+    return EVALUATORS["mteb"].build({"task": task, **values})
+
+
+# Without the package.
+
+
+def test_a_missing_package_is_said_with_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingError) as raised:
+        build("STSBenchmark")
+    assert "task 'STSBenchmark': the package mteb is not installed" in raised.value.message
+    assert raised.value.next_action == 'pip install "cse-registry[mteb]"'
+
+
+def test_it_is_listed_with_or_without_the_package():
+    assert EVALUATORS["mteb"].summary == "Score one task of the Massive Text Embedding Benchmark, × 100."
+
+
+def test_texts_of_all_batches_are_encoded_in_order_and_at_once():
+    asked = []
+
+    def encode(texts):
+        asked.append(list(texts))
+        return torch.tensor([[len(text), 1.0] for text in texts])
+
+    made = MtebModel(encode, "x").encode([{"text": ["a", "bbb"]}, {"text": ["cc"]}], prompt_type="query")
+    assert asked == [["a", "bbb", "cc"]]
+    assert isinstance(made, np.ndarray)
+    assert made.tolist() == [[1, 1], [3, 1], [2, 1]]
+
+
+def test_a_task_without_texts_is_refused():
+    with pytest.raises(CseError, match="mteb task 'Pictures' asks for vectors of image, label"):
+        MtebModel(words, "Pictures").encode([{"image": [0], "label": [1]}])
+
+
+def test_similarities_by_hand():
+    first, second = torch.tensor([[3.0, 4.0], [0.0, 2.0]]), np.array([[1.0, 0.0], [0.0, 5.0]], dtype=np.float32)
+    model = MtebModel(words, "x")
+    torch.testing.assert_close(model.similarity(first, second), torch.tensor([[0.6, 0.8], [0.0, 1.0]]))
+    torch.testing.assert_close(model.similarity_pairwise(first, second), torch.tensor([0.6, 1.0]))
+    torch.testing.assert_close(model.similarity(first[0], second), torch.tensor([[0.6, 0.8]]))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_random_numbers_go_on_as_if_nothing_had_been_drawn(fails):
+    def draws():
+        return random.random(), float(np.random.rand()), float(torch.rand(()))
+
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    wanted = draws()
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    try:
+        with randomness_kept():
+            random.seed(9), np.random.seed(9), torch.manual_seed(9)
+            assert draws() != wanted
+            if fails:
+                raise OSError
+    except OSError:
+        assert fails
+    assert draws() == wanted
+
+
+# With the package, on tasks in memory.
+
+
+@needs_mteb
+def test_main_score_by_hand(monkeypatch):
+    name = mteb_task.serve(monkeypatch)
+    vectors = {
+        "a red cat": (1.0, 0.0), "the red cat": (2.0, 0.0),  # cosine 1
+        "a small dog": (3.0, 4.0), "a big dog": (0.0, 1.0),  # 0.8
+        "a woman sings": (0.0, 1.0), "the street": (1.0, 0.0),  # 0
+        "two houses": (6.0, 8.0),  # 0.6 with the red cat
+    }  # fmt: skip
+    # Ranks of gold 4 3 2 1, of cosines 4 3 1 2: 1 − 6·(1 + 1)/(4·15) = 0.8.
+    assert build(name)(Fixed(vectors)) == pytest.approx({"main_score": 80.0})
+
+
+@needs_mteb
+@pytest.mark.parametrize("size", [3, 10, 40])
+def test_agrees_with_our_own_correlation(size, monkeypatch):
+    left, right = sentences(size, seed=1), sentences(size, seed=2)
+    gold = torch.rand(size, generator=torch.Generator().manual_seed(size)).mul(5).tolist()
+    name = mteb_task.serve(monkeypatch, list(zip(left, right, gold, strict=True)))
+    wanted = 100 * correlations(gold, cosines(words(left), words(right)))["spearman"]
+    assert build(name)(words)["main_score"] == pytest.approx(wanted, abs=1e-4)
+
+
+@needs_mteb
+def test_an_undefined_score_is_zero(monkeypatch):
+    name = mteb_task.serve(monkeypatch)
+    assert build(name)(lambda texts: torch.ones(len(texts), 3)) == {"main_score": 0.0}
+
+
+@needs_mteb
+def test_training_does_not_notice_it(monkeypatch):
+    name = mteb_task.serve(monkeypatch)
+    evaluator = build(name)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    evaluator.fingerprints()
+    first = evaluator(words)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert evaluator(words) == first
+
+
+@needs_mteb
+def test_fingerprint_is_the_revision_on_the_hub(monkeypatch):
+    assert build(mteb_task.serve(monkeypatch)).fingerprints() == {"mteb FewPairs/test": "0123abc"}
+    of_mteb = build("STSBenchmark").fingerprints()
+    assert list(of_mteb) == ["mteb STSBenchmark/test"]
+    assert len(of_mteb["mteb STSBenchmark/test"]) == 40
+
+
+@needs_mteb
+@pytest.mark.parametrize(
+    ("values", "kind", "message"),
+    [
+        ({"task": "FewPears"}, UnknownNameError, "'FewPears' not found. Did you mean: 'FewPairs'"),
+        ({"task": "FewPairs", "split": "tset"}, CseError, "mteb task 'FewPairs' has no split 'tset'"),
+        ({"task": "FewPairs", "languages": ["deu"]}, CseError, "mteb task 'FewPairs': No subsets were found"),
+        ({"task": "FewPairs", "languages": ["english"]}, CseError, "Invalid language code: english"),
+    ],
+)
+def test_wrong_names(values, kind, message, monkeypatch):
+    mteb_task.serve(monkeypatch)
+    with pytest.raises(kind, match=message):
+        build(**values).fingerprints()
+
+
+@needs_mteb
+def test_data_that_cannot_be_fetched(monkeypatch):
+    import mteb
+
+    name = mteb_task.serve(monkeypatch)
+
+    def unreachable(self, **_):
+        raise ConnectionError("Couldn't reach 'tests/few' on the Hub")
+
+    monkeypatch.setattr(type(mteb.get_task(name)), "load_data", unreachable)
+    with pytest.raises(MissingError, match="mteb task 'FewPairs': its data are not on this machine") as raised:
+        build(name)(words)
+    assert "get_task('FewPairs').load_data()" in (raised.value.next_action or "")

@@ -1,0 +1,175 @@
+import math
+
+import pytest
+import torch
+
+from registry import EVALUATORS, catalogue
+from registry.errors import CseError, MissingError
+from registry.evaluators.information import mutual_information
+from registry.evaluators.mutual_information import MutualInformation
+
+
+class Views:
+    """An `Encode` that turns numbers into vectors, view by view, and remembers what it was asked."""
+
+    def __init__(self, **views):
+        self.views = views
+        self.asked = []
+
+    def through(self, view, columns, training=False):
+        self.asked.append((view, {name: list(cells) for name, cells in columns.items()}, training))
+        return torch.stack([self.views[view](int(cell)) for cell in columns["text"]])
+
+
+def one_hot(place, width=4):
+    return torch.eye(width)[place % width]
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    """Write `count` numbers, a line each; return the path."""
+
+    def write(count):
+        path = tmp_path / "numbers.txt"
+        path.write_text("".join(f"{number}\n" for number in range(count)), encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def literal(first, second, size, temperature):
+    """Return equation 10, chunk by chunk, row by row."""
+
+    def cosine(one, other):
+        lengths = max(math.sqrt(sum(x * x for x in one)), 1e-8) * max(math.sqrt(sum(x * x for x in other)), 1e-8)
+        return sum(x * y for x, y in zip(one, other, strict=True)) / lengths
+
+    found = []
+    for start in range(0, len(first) - size + 1, size):
+        one, other = first[start : start + size].tolist(), second[start : start + size].tolist()
+        logs = []
+        for i in range(size):
+            logits = [cosine(one[i], other[j]) / temperature for j in range(size)]
+            top = max(logits)
+            logs.append(logits[i] - top - math.log(sum(math.exp(logit - top) for logit in logits)))
+        found.append(math.log(size) + sum(logs) / size)
+    return sum(found) / len(found)
+
+
+def test_value_by_hand(numbers):
+    """Two orthogonal sentences that both views give alike: log 2 + log(e / (e + 1)) at temperature 1."""
+    encode = Views(anchor=one_hot, positive=one_hot)
+    evaluator = MutualInformation("anchor", "positive", file=numbers(2), mi_n=2, temperature=1.0)
+    found = evaluator(encode)
+    assert found["mutual_information"] == pytest.approx(math.log(2) + 1 - math.log(math.e + 1))
+    assert found["mutual_information"] == pytest.approx(0.379885, abs=1e-6)
+    assert found["bound"] == math.log(2)
+    assert set(found) == set(MutualInformation.metrics)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(2, 2), (7, 3), (12, 4), (40, 40), (41, 8)])
+@pytest.mark.parametrize("temperature", [0.05, 0.5, 3.0])
+def test_equals_the_equation_written_out(rows, size, temperature):
+    generator = torch.Generator().manual_seed(rows)
+    first = torch.randn(rows, 5, generator=generator)
+    second = first + torch.randn(rows, 5, generator=generator)
+    found = mutual_information(first, second, size, temperature)
+    assert found["mutual_information"] == pytest.approx(literal(first, second, size, temperature), abs=1e-9)
+    assert found["mutual_information"] <= found["bound"] == math.log(size)
+
+
+def test_equal_views_of_unlike_sentences_reach_the_bound():
+    found = mutual_information(torch.eye(64), torch.eye(64), 64, 0.05)
+    assert found["mutual_information"] == pytest.approx(math.log(64), abs=1e-6)
+
+
+def test_another_sentence_that_is_closer_makes_it_negative():
+    first = torch.eye(2)
+    found = mutual_information(first, first.flip(0), 2, 1.0)["mutual_information"]
+    assert found == pytest.approx(math.log(2) - math.log(math.e + 1))
+    assert found < 0
+
+
+@pytest.mark.parametrize("vector", [[0.0, 0.0], [0.6, 0.8], [math.nan, 1.0]])
+def test_collapsed_vectors_tell_nothing(vector):
+    rows = torch.tensor([vector] * 6)
+    assert mutual_information(rows, rows, 3, 0.05)["mutual_information"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_an_incomplete_chunk_is_left_out():
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, 11, 3, generator=generator)
+    assert mutual_information(first, second, 4, 0.1) == mutual_information(first[:8], second[:8], 4, 0.1)
+
+
+def test_both_views_are_asked_in_training_mode_unless_told(numbers):
+    encode = Views(anchor=one_hot, positive=one_hot)
+    MutualInformation("anchor", "positive", file=numbers(3), mi_n=2)(encode)
+    rows = {"text": ["0", "1", "2"]}
+    assert encode.asked == [("anchor", rows, True), ("positive", rows, True)]
+    encode.asked.clear()
+    MutualInformation("anchor", "positive", file=numbers(3), mi_n=2, training=False)(encode)
+    assert [training for *_, training in encode.asked] == [False, False]
+
+
+def test_views_get_every_column_and_no_more_rows_than_asked(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text("translation\ttext\nnull\t0\neins\t1\nzwei\t2\n", encoding="utf-8")
+    encode = Views(anchor=one_hot, fraternal=one_hot)
+    MutualInformation("anchor", "fraternal", file=str(path), limit=2, mi_n=2)(encode)
+    assert encode.asked[1][1] == {"translation": ["null", "eins"], "text": ["0", "1"]}
+
+
+def test_a_data_set_of_the_catalogue():
+    class Words(Views):
+        def through(self, view, columns, training=False):
+            cells = columns["text"]
+            assert len(cells) == 8
+            return torch.stack([torch.tensor([len(cell), cell.count("e")]).float() for cell in cells])
+
+    evaluator = MutualInformation("anchor", "positive", dataset="graded_pairs", limit=8, mi_n=4)
+    assert math.isfinite(evaluator(Words())["mutual_information"])
+    assert evaluator.fingerprints() == {"graded_pairs/train": catalogue.fingerprint("graded_pairs", "train")}
+
+
+def test_too_few_rows_are_told(numbers):
+    path = numbers(5)
+    with pytest.raises(CseError, match=r"numbers\.txt/train: 5 rows, which is less than one chunk of 128") as told:
+        MutualInformation("anchor", "positive", file=path)(Views(anchor=one_hot, positive=one_hot))
+    assert told.value.next_action == "set mi_n = 5 or less"
+
+
+def test_one_view_twice_is_refused():
+    with pytest.raises(CseError, match="first and second are both the view 'anchor'"):
+        EVALUATORS["mutual_information"].build({"first": "anchor", "second": "anchor", "dataset": "graded_pairs"})
+
+
+def test_wrong_sources_are_told_before_anything_is_scored(tmp_path, monkeypatch):
+    monkeypatch.setenv("CSE_DATA", str(tmp_path))
+    with pytest.raises(CseError, match="neither `dataset` nor `file`"):
+        MutualInformation("a", "b")
+    with pytest.raises(CseError, match=r"both dataset 'stsb' and file 'x\.txt'"):
+        MutualInformation("a", "b", dataset="stsb", file="x.txt")
+    with pytest.raises(MissingError, match=r"no file x\.txt"):
+        MutualInformation("a", "b", file="x.txt")
+    (tmp_path / "x.csv").write_text("text\na\n", encoding="utf-8")
+    with pytest.raises(CseError, match=r"x\.csv is no \.txt or \.tsv file"):
+        MutualInformation("a", "b", file="x.csv")
+
+
+def test_a_file_below_the_data_folder_is_found_and_named(numbers, tmp_path, monkeypatch):
+    numbers(4)
+    monkeypatch.setenv("CSE_DATA", str(tmp_path))
+    evaluator = MutualInformation("anchor", "positive", file="numbers.txt", split="dev", mi_n=4)
+    assert evaluator(Views(anchor=one_hot, positive=one_hot))["mutual_information"] == pytest.approx(math.log(4))
+    assert list(evaluator.fingerprints()) == ["numbers.txt/dev"]
+    before = evaluator.fingerprints()
+    numbers(5)
+    again = MutualInformation("anchor", "positive", file="numbers.txt", split="dev", mi_n=4)
+    assert again.fingerprints() != before
+
+
+def test_parameters_have_bounds():
+    for wrong in ({"mi_n": 1}, {"temperature": 0.0}, {"limit": 1}):
+        with pytest.raises(CseError, match=next(iter(wrong))):
+            EVALUATORS["mutual_information"].build({"first": "a", "second": "b", "dataset": "graded_pairs", **wrong})

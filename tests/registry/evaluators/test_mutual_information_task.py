@@ -1,0 +1,91 @@
+import math
+
+import pytest
+import torch
+
+from registry import EVALUATORS
+from registry.catalogue import Pair
+from registry.errors import CseError
+from registry.evaluators.information import mutual_information
+from registry.evaluators.mutual_information_task import MutualInformationTask
+from tests.registry.evaluators.points import serve
+
+ANGLES = {"a": 0, "b": 10, "c": 90, "d": 100, "e": 200, "f": 230}
+PAIRS = [
+    Pair("", 5.0, "a", " b"),
+    Pair("", 4.999, "e", "a"),
+    Pair("", 5.0, "c ", "d"),
+    Pair("", 0.0, "f", "b"),
+    Pair("", 5.0, "e", "f"),
+]
+
+
+class Turning:
+    """Sentences are angles; remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def through(self, view, columns, training=False):
+        self.asked.append((view, columns, training))
+        radians = torch.tensor([math.radians(ANGLES[cell]) for cell in next(iter(columns.values()))])
+        return torch.stack([radians.cos(), radians.sin()], dim=1)
+
+
+@pytest.fixture
+def pairs(monkeypatch):
+    return lambda rows: serve(monkeypatch, rows)
+
+
+def test_value_by_hand(pairs):
+    """Pairs of 5 only: a with b, c with d. Right 10 degrees apart, wrong 100 and 80."""
+    pairs(PAIRS)
+    right, wrong = math.cos(math.radians(10)), (math.cos(math.radians(100)), math.cos(math.radians(80)))
+    logs = [right - math.log(math.exp(right) + math.exp(one)) for one in wrong]
+    found = MutualInformationTask("anchor", mi_n=2, temperature=1.0)(Turning())
+    assert found["mutual_information"] == pytest.approx(math.log(2) + sum(logs) / 2, abs=1e-6)
+    assert found["bound"] == math.log(2)
+    assert set(found) == set(MutualInformationTask.metrics)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_equals_the_bound_of_the_pairs_written_out(pairs, size):
+    pairs(PAIRS)
+    encode = Turning()
+    sides = encode.through("", {"": ["a", "c", "e"]}), encode.through("", {"": ["b", "d", "f"]})
+    found = MutualInformationTask("anchor", mi_n=size)(encode)
+    assert found == mutual_information(*sides, size, 0.05)
+
+
+def test_asks_for_all_sentences_at_once_in_training_mode_unless_told(pairs):
+    pairs(PAIRS)
+    encode = Turning()
+    MutualInformationTask("anchor", mi_n=2)(encode)
+    MutualInformationTask("other", mi_n=2, column="sentence1", training=False)(encode)
+    sides = ["a", "c", "e", "b", "d", "f"]
+    assert encode.asked == [("anchor", {"text": sides}, True), ("other", {"sentence1": sides}, False)]
+
+
+def test_no_pair_of_that_score_is_told(pairs):
+    pairs([Pair("", 1.0, "a", "b"), Pair("", 0.0, "a", "c")])
+    with pytest.raises(CseError, match=r"stsb/all: no pair scores 5; the highest is 1") as told:
+        MutualInformationTask("anchor")(Turning())
+    assert told.value.next_action == "set gold = 1"
+
+
+def test_too_few_pairs_are_told(pairs):
+    pairs(PAIRS)
+    with pytest.raises(CseError, match=r"stsb/all: 3 rows, which is less than one chunk of 128") as told:
+        MutualInformationTask("anchor")(Turning())
+    assert told.value.next_action == "set mi_n = 3 or less"
+
+
+def test_parameters_have_bounds():
+    for wrong in ({"mi_n": 1}, {"temperature": 0.0}):
+        with pytest.raises(CseError, match=next(iter(wrong))):
+            EVALUATORS["mutual_information_task"].build({"view": "anchor", **wrong})
+
+
+def test_names_its_data(pairs):
+    pairs(PAIRS)
+    assert MutualInformationTask("anchor", "x", "dev").fingerprints() == {"x/dev": "digest of x dev"}

@@ -1,0 +1,177 @@
+"""Pairs from a file of the user's own: what is read, and how what is wrong is told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from registry.catalogue import Column, FileSource, Pair, PairFile
+from registry.errors import CseError, MissingError
+from tests.registry.malformed_pairs import HEAD, MALFORMED, MANY, cut, written
+
+FIRST, SECOND = Column("first_column", "sentence1"), Column("second_column", "sentence2")
+SCORE, SUBSET = Column("score_column", "score"), Column("subset_column", "genre")
+
+
+def pair_file(path, **columns):
+    return PairFile(str(path), FIRST, SECOND, **{"score": SCORE, **columns})
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+GOOD = {
+    "a.tsv": 'score\tsentence1\tsentence2\n1\tsay "x"\tb\n2.5\t"c\td\n',
+    "a.tsv.gz": 'score\tsentence1\tsentence2\n1\tsay "x"\tb\n2.5\t"c\td\n',
+    "a.csv": 'score,sentence1,sentence2\n1,"say ""x""",b\n2.5,"""c",d\n',
+    "a.csv.gz": '\ufeffscore,sentence1,sentence2\r\n1,"say ""x""",b\r\n2.5,"""c",d\r\n',
+    "a.jsonl": "".join(
+        json.dumps({"other": None, "sentence2": two, "score": score, "sentence1": one}) + "\n"
+        for score, one, two in [(1, 'say "x"', "b"), (2.5, '"c', "d")]
+    ),
+    "a.parquet": {"sentence1": ['say "x"', '"c'], "other": [0, 1], "score": [1.0, 2.5], "sentence2": ["b", "d"]},
+}
+GOOD["a.jsonl.gz"] = GOOD["a.jsonl"]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_every_format_gives_the_same_pairs(tmp_path, name):
+    path = written(tmp_path / name, GOOD[name])
+    assert pair_file(path).scored() == [Pair("", 1.0, 'say "x"', "b"), Pair("", 2.5, '"c', "d")]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, 2], pa.int8()),
+        pa.array([1, 2], pa.uint64()),
+        pa.array([1, 2], pa.float32()),
+        pa.array([Decimal("1.0"), Decimal("2.0")]),
+    ],
+    ids=["int8", "uint64", "float32", "decimal"],
+)
+def test_parquet_numbers_of_any_type_and_dictionary_text(tmp_path, values):
+    text = pa.array(["a", "b"]).dictionary_encode()
+    large = pa.array(["c", "d"], pa.large_string())
+    path = written(tmp_path / "t.parquet", {"score": values, "sentence1": text, "sentence2": large})
+    assert pair_file(path).pairs == [Pair("", 1.0, "a", "c"), Pair("", 2.0, "b", "d")]
+
+
+def test_columns_are_named_by_the_user_and_others_may_be_anything(tmp_path):
+    path = written(tmp_path / "t.csv", ',gold,x,x,genre,a,b\n0,-3e-1,,,news,"one\ntwo",three\n1, 4 ,,,web,p,q\n')
+    asked = PairFile(
+        str(path), Column("first_column", "b"), Column("second_column", "a"), Column("score_column", "gold"), SUBSET
+    )
+    assert asked.pairs == [Pair("news", -0.3, "three", "one\ntwo"), Pair("web", 4.0, "q", "p")]
+
+
+def test_without_a_score_column_scores_are_not_read(tmp_path):
+    path = written(tmp_path / "t.tsv", "sentence1\tsentence2\tscore\na\tb\tnone\n")
+    (pair,) = pair_file(path, score=None).pairs
+    assert math.isnan(pair.score)
+    assert (pair.subset, pair.first, pair.second) == ("", "a", "b")
+
+
+def test_only_a_newline_ends_a_line(tmp_path):
+    path = written(tmp_path / "t.tsv", HEAD + "1\ta\u2028b\tc\x0cd\n2\te\x85\tf\n")
+    assert [(pair.first, pair.second) for pair in pair_file(path).pairs] == [("a\u2028b", "c\x0cd"), ("e\x85", "f")]
+
+
+def test_a_relative_path_counts_from_the_current_folder_then_from_the_data_folder(tmp_path, monkeypatch):
+    here, data = tmp_path / "here", tmp_path / "data"
+    for folder in (here, data):
+        folder.mkdir()
+        written(folder / "both.tsv", HEAD + f"1\t{folder.name}\tb\n2\tc\td\n")
+    written(data / "one.tsv", HEAD + "1\tonly\tb\n2\tc\td\n")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("CSE_DATA", str(data))
+    assert [pair_file(name).pairs[0].first for name in ("both.tsv", "one.tsv")] == ["here", "only"]
+    monkeypatch.delenv("CSE_DATA")
+    with pytest.raises(MissingError, match=r"no pair file at one\.tsv here\."):
+        _ = pair_file("one.tsv").pairs
+
+
+def test_a_missing_file_suggests_the_nearest_name(tmp_path, monkeypatch):
+    monkeypatch.delenv("CSE_DATA", raising=False)
+    written(tmp_path / "medical_pairs.tsv", HEAD)
+    with pytest.raises(MissingError, match=r"Did you mean 'medical_pairs\.tsv'") as told:
+        _ = pair_file(tmp_path / "medical_pair.tsv").pairs
+    assert told.value.exit_code == 3
+    assert told.value.next_action
+
+
+def test_the_fingerprint_is_the_contents(tmp_path):
+    names = {}
+    for name in ("a.tsv", "a.tsv.gz", "b.tsv"):
+        path = written(tmp_path / name, HEAD + ("1\ta\tb\n2\tc\td\n" if name != "b.tsv" else "1\ta\tb\n3\tc\td\n"))
+        ((key, names[name]),) = pair_file(path).fingerprints("dev").items()
+        assert key == f"{path}/dev"
+    assert names["a.tsv"] == names["a.tsv.gz"] != names["b.tsv"]
+    assert len(names["a.tsv"]) == 64
+
+
+def test_a_damaged_file_has_no_fingerprint(tmp_path):
+    path = tmp_path / "t.tsv.gz"
+    path.write_bytes(cut(gzip.compress((HEAD + MANY).encode()), 0.6))
+    with pytest.raises(CseError, match=r"t\.tsv\.gz: cannot be read to its end"):
+        pair_file(path).fingerprints("test")
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_there_are_thirty_and_more():
+    assert len(MALFORMED) >= 70
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_malformed_file_is_refused_with_file_line_and_reason(tmp_path, case):
+    name, content, says = MALFORMED[case]
+    path = written(tmp_path / name, content(tmp_path) if callable(content) else content)
+    with pytest.raises(CseError, match=rf"{path}{says}".replace("/", r"\/")) as told:
+        pair_file(path).scored()
+    assert told.value.next_action, "says what to do next"
+    assert "\n" not in told.value.message
+    assert len(told.value.message) < 400 + len(str(path))
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("1\ta\tb\tweb\n2\ta\tc\tweb\n3\td\te\tnews\n", r":4: subset 'news': the only pair"),
+        (
+            "1\ta\tb\tweb\n2\ta\tc\tnews\n1\td\te\tweb\n3\td\tf\tnews\n",
+            r":2: subset 'web': this and all other scores, 2",
+        ),
+        ("1\ta\tb\tweb\n2\ta\tc\t\n", r":3: 'genre' is empty"),
+    ],
+)
+def test_every_subset_must_have_something_to_rank(tmp_path, rows, says):
+    path = written(tmp_path / "t.tsv", HEAD.replace("\n", "\tgenre\n") + rows)
+    with pytest.raises(CseError, match=rf"t\.tsv{says}"):
+        pair_file(path, subset=SUBSET).scored()
+
+
+def test_one_column_cannot_be_two(tmp_path):
+    path = written(tmp_path / "t.tsv", HEAD + "1\ta\tb\n")
+    with pytest.raises(CseError, match="first_column and second_column both name the column 'sentence1'"):
+        _ = PairFile(str(path), FIRST, Column("second_column", "sentence1"), SCORE).pairs
+
+
+def test_the_error_names_the_parameter_to_change(tmp_path):
+    path = written(tmp_path / "t.tsv", "gold\tsentence1\tsentence2\n1\ta\tb\n")
+    with pytest.raises(CseError) as told:
+        _ = pair_file(path).pairs
+    assert told.value.next_action == "give `score_column` the right name, one of 'gold', 'sentence1', 'sentence2'"
+
+
+@pytest.mark.parametrize("case", ["not UTF-8, csv", "quote never closed", "csv gzip cut off", "carriage return"])
+def test_a_csv_of_the_catalogue_is_refused_likewise(tmp_path, case):
+    name, content, says = MALFORMED[case]
+    source = FileSource((written(tmp_path / name, content),), ("score", "sentence1", "sentence2"))
+    with pytest.raises(CseError, match=f"{name}{says}"):
+        list(source.read(source.columns))
