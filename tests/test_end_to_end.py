@@ -95,7 +95,7 @@ def test_the_selected_state_is_scored_and_saved_not_the_last(parts, home):
     assert result.scores["stsb_dev"]["spearman"] == result.curve[kept] != result.curve[6]
     encoder, length = open_encoder(str(home / "runs" / str(result.run_id) / "model"))
     again = EVALUATORS["sts"].build({"dataset": "graded_pairs", "split": "dev"})
-    saved = again(SentenceEncoder(encoder, choose("cpu"), 128, length))
+    saved = again(SentenceEncoder(encoder, choose("cpu"), 4096, length))
     assert saved == result.scores["stsb_dev"]
 
 
@@ -179,7 +179,7 @@ def test_artifacts_say_what_ran(parts, home, tmp_path):
     store = fresh_store(home)
     result = run("mini/simcse_en", parts)
     names = {file.path for file in store.client.list_artifacts(result.run_id)}
-    assert names == {"recipe.toml", "resolved.toml", "environment.json", "result.json", "model"}
+    assert names == {"recipe.toml", "resolved.toml", "environment.json", "result.json", "model", "figures"}
     path = store.client.download_artifacts(result.run_id, "recipe.toml", str(tmp_path))
     assert Path(path).read_text() == (FOLDER / "mini" / "simcse_en.toml").read_text()
     path = store.client.download_artifacts(result.run_id, "environment.json", str(tmp_path))

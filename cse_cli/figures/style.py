@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import textwrap
 import warnings
 from collections.abc import Iterator
@@ -32,7 +34,9 @@ SMALL = 6.5
 LINE = 0.145
 """Inches between the lines of a heading."""
 DOTS = 300
-"""Dots an inch in PNG files, and where points are too many to be drawn as paths."""
+"""Dots an inch in PNG files."""
+DOTS_IN_SVG = 200
+"""Dots an inch of what is an image in an SVG file: points too many to be paths."""
 
 _CHINESE = ("Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "PingFang SC", "Microsoft YaHei", "SimHei")
 _TITLE: dict[str, Any] = {"fontsize": 8, "fontweight": "bold"}
@@ -115,9 +119,11 @@ def blank(heading: Heading, width: float = COLUMN, height: float = 2.0) -> Figur
 
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write `stem`.svg and `stem`.png without date or version: equal figures are equal files."""
-    files = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".svg", ".png")]
+    svg, png = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".svg", ".png"))
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # what the layout has found holds for both files
-    figure.savefig(files[0], metadata={"Date": None, "Creator": None})
-    figure.savefig(files[1], metadata={"Software": None})
-    return files
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", dpi=DOTS_IN_SVG, metadata=dict.fromkeys(("Date", "Creator", "Type", "Format")))
+    svg.write_text(re.sub(r"\n\s+", "\n", drawn.getvalue()), encoding="utf-8")  # indentation is a tenth of it
+    figure.savefig(png, metadata={"Software": None})
+    return [svg, png]

@@ -49,7 +49,7 @@ class AlignmentUniformity(Evaluator):
     """
 
     metric: ClassVar[str] = "uniformity"
-    metrics: ClassVar[tuple[str, ...]] = ("alignment", "uniformity", "uniformity_batched")
+    metrics: ClassVar[tuple[str, ...]] = ("uniformity", "alignment", "uniformity_batched")
 
     def __init__(
         self,

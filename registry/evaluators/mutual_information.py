@@ -75,11 +75,12 @@ class MutualInformation(Evaluator):
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the mutual information and its bound."""
         columns = self.text.columns()
-        one, other = (encode.through(view, columns, training=self.training) for view in (self.first, self.second))
         try:
+            one, other = (encode.through(view, columns, training=self.training) for view in (self.first, self.second))
             return mutual_information(one, other, self.mi_n, self.temperature)
         except CseError as error:
-            raise CseError(f"mutual_information, {self.text.name}: {error.message}", error.next_action) from error
+            where = f"mutual_information, {self.text.name}"
+            raise type(error)(f"{where}: {error.message}", error.next_action) from error
 
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split", or "file/split", → content digest."""

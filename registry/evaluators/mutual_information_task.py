@@ -73,11 +73,11 @@ class MutualInformationTask(Evaluator):
             best = max(pair.score for pair in pairs)
             raise CseError(f"{where}: no pair scores {self.gold:g}; the highest is {best:g}", f"set gold = {best:g}")
         sides = [one_line(pair.first) for pair in equal] + [one_line(pair.second) for pair in equal]
-        vectors = encode.through(self.view, {self.column: sides}, training=self.training)
         try:
+            vectors = encode.through(self.view, {self.column: sides}, training=self.training)
             return mutual_information(vectors[: len(equal)], vectors[len(equal) :], self.mi_n, self.temperature)
         except CseError as error:
-            raise CseError(f"{where}: {error.message}", error.next_action) from error
+            raise type(error)(f"{where}: {error.message}", error.next_action) from error
 
     def texts(self) -> Sequence[str]:
         """Return the sentences of the whole data set."""

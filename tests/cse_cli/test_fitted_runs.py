@@ -42,7 +42,7 @@ def test_training_is_undisturbed_and_the_selected_state_is_saved(method, parts, 
     assert ("graded_pairs/train" in result.fingerprints) == (method == "flow")
     encoder, length = open_encoder(str(home / "runs" / str(result.run_id) / "model"))
     again = EVALUATORS["sts"].build({"dataset": "graded_pairs", "split": "dev"})
-    assert again(SentenceEncoder(encoder, choose("cpu"), 128, length)) == result.scores["dev"]
+    assert again(SentenceEncoder(encoder, choose("cpu"), 4096, length)) == result.scores["dev"]
 
 
 @pytest.mark.usefixtures("few_pairs")

@@ -173,3 +173,12 @@ def test_parameters_have_bounds():
     for wrong in ({"mi_n": 1}, {"temperature": 0.0}, {"limit": 1}):
         with pytest.raises(CseError, match=next(iter(wrong))):
             EVALUATORS["mutual_information"].build({"first": "a", "second": "b", "dataset": "graded_pairs", **wrong})
+
+
+def test_a_view_that_reads_more_than_there_is_says_where(numbers):
+    class Needs(Views):
+        def through(self, view, columns, training=False):
+            raise MissingError("the view reads column translation, which is not there", "add it to the data")
+
+    with pytest.raises(MissingError, match=r"information, .*numbers\.txt/train: the view reads column translation"):
+        MutualInformation("anchor", "fraternal", file=numbers(3), mi_n=2)(Needs())

@@ -5,7 +5,7 @@ import torch
 
 from registry import EVALUATORS
 from registry.catalogue import Pair
-from registry.errors import CseError
+from registry.errors import CseError, MissingError
 from registry.evaluators.information import mutual_information
 from registry.evaluators.mutual_information_task import MutualInformationTask
 from tests.registry.evaluators.points import serve
@@ -89,3 +89,13 @@ def test_parameters_have_bounds():
 def test_names_its_data(pairs):
     pairs(PAIRS)
     assert MutualInformationTask("anchor", "x", "dev").fingerprints() == {"x/dev": "digest of x dev"}
+
+
+def test_a_view_that_reads_more_than_there_is_says_where(pairs):
+    class Needs(Turning):
+        def through(self, view, columns, training=False):
+            raise MissingError("the view reads column translation, which is not there", "add it to the data")
+
+    pairs(PAIRS)
+    with pytest.raises(MissingError, match="mutual_information_task, stsb/all: the view reads column translation"):
+        MutualInformationTask("fraternal", mi_n=2)(Needs())

@@ -65,7 +65,7 @@ def _tasks(outcome: Outcome) -> Iterator[tuple[str, Figure]]:
 
 def _similarities(outcome: Outcome) -> Iterator[tuple[str, Figure]]:
     for evaluator, (gold, cosine) in outcome.similarities().items():
-        note = ", ".join([*_range(outcome.result.scores.get(evaluator, {})), f"{len(gold):,} pairs"])
+        note = ", ".join([*_range(outcome.result.scores.get(evaluator, {})), f"{len(gold):,}\N{NO-BREAK SPACE}pairs"])
         heading = Heading(f"Gold score and cosine, {outcome.read([evaluator])}", outcome.whose, note)
         of = outcome.series[evaluator]
         bands = (of.get("bin_gold", ()), of.get("bin_cosine", ()))
@@ -87,10 +87,11 @@ def _range(scores: Mapping[str, float]) -> list[str]:
 
 def _spectra(outcome: Outcome) -> Iterator[tuple[str, Figure]]:
     for evaluator, (values,) in outcome.numbers("singular_values").items():
-        rank = outcome.result.scores.get(evaluator, {}).get("effective_rank")
-        note = "" if rank is None else f"effective rank {rank:.1f} of {len(values)}"
-        heading = Heading(f"Singular values of the embeddings, {outcome.read([evaluator])}", outcome.whose, note)
-        yield f"singular_values_{_file_name(evaluator)}", singular_value_spectrum(values, heading)
+        if max(values) > 0:
+            rank = outcome.result.scores.get(evaluator, {}).get("effective_rank")
+            note = "" if rank is None else f"effective rank {rank:.1f} of {len(values)}"
+            heading = Heading(f"Singular values of the embeddings, {outcome.read([evaluator])}", outcome.whose, note)
+            yield f"singular_values_{_file_name(evaluator)}", singular_value_spectrum(values, heading)
 
 
 def _planes(outcome: Outcome) -> Iterator[tuple[str, Figure]]:
