@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.util
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, ClassVar
 
 from registry import EVALUATORS
@@ -31,8 +34,8 @@ class Mteb(Evaluator):
     Shapes: mteb's batches of n texts → (n, D) vectors; cosine is the similarity.
 
     Source: Muennighoff et al. 2023; package mteb 2. `pip install -e ".[mteb]"`; data come from the Hugging Face hub.
-    Doubtful: mteb's STS12 to STS16 concatenate a year's subsets, like aggregate "all" of `sts`, but their texts are not
-    stripped of white space as SentEval's are: differences in the second decimal are no error.
+    Doubtful: mteb has copies of its own of data sets that are also here, such as STS12 to STS16: a score need not be
+    that of `sts` on the data set of like name. The fingerprint is the revision of mteb's copy.
 
     Args:
         task: Name of the task, such as "STSBenchmark" or "SciFact".
@@ -61,9 +64,17 @@ class Mteb(Evaluator):
         return {"main_score": 0.0 if math.isnan(score) else 100 * score}
 
     def fingerprints(self) -> dict[str, str]:
-        """Return "mteb task/split" → revision of the data on the hub."""
-        with randomness_kept():
-            return {f"mteb {self.task}/{self.split}": str(self._task().metadata.revision)}
+        """Return "mteb task/split" → revision of the data on the hub; fetches them the first time, before training."""
+        return {f"mteb {self.task}/{self.split}": self._revision}
+
+    @cached_property
+    def _revision(self) -> str:
+        with randomness_kept(), self._reachable():
+            task = self._task()
+            for part in getattr(task, "tasks", [task]):  # a task may be made of others
+                part.load_data()
+                part.unload_data()
+            return str(task.metadata.revision)
 
     def _task(self) -> Any:
         """Return the task, new, so that each call draws the same random numbers.
@@ -92,14 +103,20 @@ class Mteb(Evaluator):
         import mteb
 
         settings = {"batch_size": BATCH, "show_progress_bar": False}
-        try:
+        with self._reachable():
             done = mteb.evaluate(
                 model, task, co2_tracker=False, cache=None, encode_kwargs=settings, show_progress_bar=False
             )
+        return float(done.task_results[0].get_score(splits=[self.split]))
+
+    @contextmanager
+    def _reachable(self) -> Iterator[None]:
+        """Say what to do where data cannot be fetched."""
+        try:
+            yield
         except OSError as error:
             raise MissingError(
                 f"mteb task '{self.task}': its data are not on this machine and cannot be fetched: {error}",
                 f"on a machine with a network: python -c \"import mteb; mteb.get_task('{self.task}').load_data()\", "
                 "then copy ~/.cache/huggingface, or what $HF_HOME names",
             ) from error
-        return float(done.task_results[0].get_score(splits=[self.split]))
