@@ -49,7 +49,7 @@ class Counted:
 
 def ours(encoder: Encoder, length: int) -> dict[str, float]:
     """Return task → Spearman × 100."""
-    encode = SentenceEncoder(encoder, choose("cpu"), 4096, length)
+    encode = SentenceEncoder(encoder, choose("cpu"), None, length)
     tasks = {name: EVALUATORS["sts"].build({"dataset": name, "split": "test"}) for name in STS_TASKS}
     return {name: task(encode)["spearman"] for name, task in tasks.items()}
 

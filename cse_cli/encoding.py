@@ -20,18 +20,22 @@ THROUGH = 128
 """Sentences a batch of those that go through a view: augmenters look at whole batches."""
 CHUNK = 65_536
 """Sentences tokenised and sorted at a time."""
+BATCH_TOKENS = {"cpu": 2048, "cuda": 16_384}
+"""Tokens a batch where nothing is asked for: what a CPU's cache holds, and what keeps a GPU busy."""
+ENOUGH = 512
+"""Tokens that make a batch worth its call, so that it takes no longer sentences in, which would pad the others."""
 
 
 class SentenceEncoder:
     """An `Encode` that runs one state of one encoder; what one evaluator has asked for, the next gets for nothing.
 
-    A batch holds sentences of nearly one length, so that hardly anything is computed for padding, and as many as have
-    `batch_tokens` tokens together, so that its memory does not depend on their length.
+    A batch holds sentences of one length, or nearly where few have it, so that hardly anything is computed for padding,
+    and as many as have `batch_tokens` tokens together, so that its memory does not depend on their length.
 
     Args:
         encoder: Whose `represent` makes the vectors.
         compute: Device and precision.
-        batch_tokens: Tokens a batch, padding included.
+        batch_tokens: Most tokens a batch, padding included; None for what suits the device.
         max_length: Tokens a sentence is cut to; the encoder's own limit where that is less.
         plans: View → how it is made, for evaluators that look through one.
         kept: Bytes of vectors kept.
@@ -41,14 +45,14 @@ class SentenceEncoder:
         self,
         encoder: Encoder,
         compute: Compute,
-        batch_tokens: int,
+        batch_tokens: int | None,
         max_length: int,
         plans: Mapping[str, ViewPlan] | None = None,
         kept: int = KEPT,
     ) -> None:
         self.encoder = encoder
         self.compute = compute
-        self.batch_tokens = batch_tokens
+        self.batch_tokens = batch_tokens or BATCH_TOKENS[compute.device.type]
         self.max_length = min(max_length, encoder.max_length or max_length)
         self.plans = plans or {}
         self.known = Embeddings(kept)
@@ -67,16 +71,15 @@ class SentenceEncoder:
 
     def _part(self, sentences: Sequence[str]) -> Tensor:
         """Return the vectors of at most `CHUNK` sentences."""
-        made = Embeddings(self.known.limit + CHUNK * 2**20)  # nothing of this call is forgotten on the way
-        old = [sentence for sentence in dict.fromkeys(sentences) if sentence in self.known]
-        if old:
-            made.add(old, self.known.of(old))
-        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in made]
-        if new:
-            texts, vectors = self._encoded(new)
-            made.add(texts, vectors)
-            self.known.add(texts, vectors)
-        return made.of(sentences)
+        distinct = list(dict.fromkeys(sentences))
+        old = [sentence for sentence in distinct if sentence in self.known]
+        parts = [self.known.of(old)] if old else []
+        if new := [sentence for sentence in distinct if sentence not in self.known]:
+            new, vectors = self._encoded(new)
+            parts.append(vectors)
+            self.known.add(new, vectors)
+        places = {sentence: row for row, sentence in enumerate([*old, *new])}
+        return torch.cat(parts)[[places[sentence] for sentence in sentences]]
 
     def _encoded(self, sentences: Sequence[str]) -> tuple[list[str], Tensor]:
         """Return sentences, by length, and their vectors."""
@@ -90,10 +93,12 @@ class SentenceEncoder:
         return [sentences[i] for i in order], torch.cat(made)
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[slice]:
-        """Yield slices of ascending lengths whose rows, padded to the longest, fit `batch_tokens`; one row at least."""
+        """Yield slices of ascending lengths; one row at least, and `batch_tokens` of the longest at most."""
         start = 0
-        for end, length in enumerate(lengths):
-            if end > start and (end + 1 - start) * length > self.batch_tokens:
+        for end in range(1, len(lengths)):
+            full = (end + 1 - start) * lengths[end] > self.batch_tokens
+            longer = lengths[end] > lengths[end - 1] and (end - start) * lengths[end - 1] >= ENOUGH
+            if full or longer:
                 yield slice(start, end)
                 start = end
         yield slice(start, len(lengths))

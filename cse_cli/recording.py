@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cse_cli import tracking
+from cse_cli import series, tracking
 from cse_cli.environment import environment, git_commit
 from cse_cli.job import Job, Prepared
 from cse_cli.recipe.rules import is_test_split
@@ -76,17 +76,24 @@ def record_outcome(tracker: tracking.Tracker, prepared: Prepared, result: Result
     tracker.folder(model, "model")
 
 
+def record_series(tracker: tracking.Tracker, prepared: Prepared, folder: Path) -> None:
+    """Write the numbers behind the scores of the selected state."""
+    series.write({name: one.series() for name, one in prepared.experiment.evaluators.items()}, folder / series.FOLDER)
+    if (folder / series.FOLDER).is_dir():
+        tracker.folder(folder / series.FOLDER, series.FOLDER)
+
+
 def record_figures(tracker: tracking.Tracker, prepared: Prepared, result: Result, folder: Path) -> list[str]:
     """Draw what there is data for; return what the user should be told: a figure that fails costs no run its scores."""
     from cse_cli.figures import draw  # matplotlib: only where a run has come to its end
 
     evaluators = prepared.experiment.evaluators
-    series = {name: evaluator.series() for name, evaluator in evaluators.items()}
+    numbers = {name: evaluator.series() for name, evaluator in evaluators.items()}
     data = {name: list(evaluator.fingerprints()) for name, evaluator in evaluators.items()}
     figures = folder / "figures"
     told: list[str] = []
     try:
-        draw(result, series, figures, data)
+        draw(result, numbers, figures, data)
     except Exception as error:
         told.append(f"figures are missing: {type(error).__name__}: {error}")
     if figures.is_dir():

@@ -67,6 +67,7 @@ def execute(job: Job, observer: Observer) -> Result:
         scores = evaluate(one.scored, one.evaluators, recipe.evaluate, prepared.compute, plans=one.plans)
         result = recording.make_result(prepared, trainer, scores, tracker.run_id)
         recording.record_outcome(tracker, prepared, result, folder.path)
+        recording.record_series(tracker, prepared, folder.path)
         for told in recording.record_figures(tracker, prepared, result, folder.path):
             observer.warned(told)
     folder.close()

@@ -30,7 +30,7 @@ class Request:
     tasks: str
     pooling: str | None
     max_length: int | None
-    batch_tokens: int
+    batch_tokens: int | None
     device: str
 
 

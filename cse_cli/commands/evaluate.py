@@ -26,7 +26,9 @@ def evaluate(
         str | None, typer.Option(help="cls, mean, last2 or first_last; default: what the model says.")
     ] = None,
     max_length: Annotated[int | None, typer.Option(min=3, help="Tokens a sentence is cut to.")] = None,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens an encoding batch, padding included.")] = 4096,
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Most tokens an encoding batch; default: what suits the device.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:

@@ -156,7 +156,7 @@ class Evaluate(Section):
     Args:
         select: "evaluator.metric" that picks the best state and that tuning maximises; a dev split.
         encoder: Encoder that is scored and saved.
-        batch_tokens: Tokens an encoding batch, padding included.
+        batch_tokens: Most tokens an encoding batch, padding included; leave out for what suits the device.
         max_length: Tokens a sentence is cut to when scored; the model's own limit at most.
         untrained: Score every evaluator before the first step too, not only the one that selects.
         allow_test_selection: Permit a test split in `select`; every number that comes from it is marked.
@@ -164,7 +164,7 @@ class Evaluate(Section):
 
     select: str | None = None
     encoder: str = "online"
-    batch_tokens: Count = 4096
+    batch_tokens: Count | None = None
     max_length: Annotated[int, Field(ge=3, le=512, strict=True)] = 512
     untrained: Flag = False
     allow_test_selection: Flag = False

@@ -23,16 +23,23 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> TransformerEncoder:
 
 
 class Counting(FakeEncoder):
-    """Knows how many rows it was given, and the largest batch in tokens."""
+    """Knows the shape of every batch it was given."""
 
     def __init__(self):
         super().__init__()
-        self.rows = self.largest = 0
+        self.shapes = []
 
     def represent(self, tokens, embeddings=None):
-        self.rows += len(tokens.ids)
-        self.largest = max(self.largest, tokens.ids.numel())
+        self.shapes.append(tuple(tokens.ids.shape))
         return super().represent(tokens, embeddings)
+
+    @property
+    def rows(self):
+        return sum(rows for rows, _ in self.shapes)
+
+    @property
+    def largest(self):
+        return max(rows * length for rows, length in self.shapes)
 
 
 def encode(encoder: TransformerEncoder | FakeEncoder, batch_tokens: int = 80, max_length: int = 64) -> SentenceEncoder:
@@ -139,3 +146,10 @@ def test_a_call_is_answered_whole_however_many_parts_it_comes_in(monkeypatch):
     assert encoder.rows == 8
     monkeypatch.undo()
     torch.testing.assert_close(parts, encode(encoder)(texts), rtol=0, atol=1e-6)
+
+
+def test_longer_sentences_join_a_batch_only_until_it_is_worth_its_call(monkeypatch):
+    monkeypatch.setattr(encoding, "ENOUGH", 6)
+    encoder = Counting()
+    encode(encoder, batch_tokens=1000)(["a b c", "d", "a b", "c d", "e", "f g", "d e f"])
+    assert encoder.shapes == [(5, 3), (2, 4)]  # [CLS] counts
