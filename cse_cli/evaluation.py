@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cse_cli.data import ViewPlan
 from cse_cli.devices import Compute
@@ -20,11 +20,12 @@ def evaluate(
     compute: Compute,
     only: Iterable[str] = (),
     plans: Mapping[str, ViewPlan] | None = None,
+    told: Callable[[str], None] | None = None,
 ) -> Scores:
     """Return the scores of `encoder` under the evaluators named in `only`, or all of them.
 
     All of them ask one `SentenceEncoder`, so that each distinct sentence is encoded once. Evaluation draws no random
-    numbers, so training goes on as if it had not happened.
+    numbers, so training goes on as if it had not happened. `told` hears the name of each before it begins.
     """
     wanted = list(only) or list(evaluators)
     encode = SentenceEncoder(encoder, compute, settings.batch_tokens, settings.max_length, plans)
@@ -33,6 +34,8 @@ def evaluate(
         encode.forget()
     scores: Scores = {}
     for name in wanted:
+        if told is not None:
+            told(name)
         if encoder.fits == "each":
             encode.forget()
             encoder.fit(encode, _own_sentences(name, evaluators[name]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -200,6 +200,22 @@ class Evaluator(Component):
     """The metric a leaderboard shows."""
     metrics: ClassVar[tuple[str, ...]]
     """Every key that `__call__` returns."""
+    suites: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Word that `cse evaluate --tasks` takes → the tasks of it that this evaluator scores, in order: names that
+    `parameters_for` knows, or its own. Several evaluators may share a word."""
+
+    @classmethod
+    def parameters_for(cls, name: str) -> dict[str, Any] | None:  # noqa: ARG003 - the hook's form
+        """Return the parameters with which it scores what a user calls `name`; None where that is not its business.
+
+        Raises:
+            CseError: It is, but cannot be scored so.
+        """
+        return None
+
+    def shown_metrics(self) -> tuple[str, ...]:
+        """Return the metrics that a table shows of it where it stands alone."""
+        return self.metrics
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return metric → value."""

@@ -262,7 +262,6 @@ def compared(module: str) -> Iterator[str]:
 
 
 ALLOWED = {
-    ("cse_cli.scoring", "sts"): "`cse evaluate --tasks sts` is its word for the seven English sets",
     ("cse_cli.recipe.positions", "pair"): "what the TOML grammar calls a key and its value",
 }
 

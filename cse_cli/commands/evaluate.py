@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 EPILOG = (
-    "Examples:  cse evaluate mini_en --pooling mean  ·  cse evaluate 3f2a --tasks stsb,sickr/all  ·  "
-    "cse evaluate sentence-transformers/all-MiniLM-L6-v2 --json"
+    "Examples:  cse evaluate mini_en --pooling mean  ·  cse evaluate 3f2a --tasks stsb,sickr/all,geometry  ·  "
+    "cse evaluate sentence-transformers/all-MiniLM-L6-v2 mini_en --tasks all --json  ·  "
+    "cse evaluate mini_en --tasks pairs.tsv --set sts.score_column=rating"
 )
 
 
@@ -20,8 +21,16 @@ def add(app: typer.Typer) -> None:
 def evaluate(
     models: Annotated[list[str], typer.Argument(help="Directories, names under $CSE_MODELS, hub ids, or run ids.")],
     tasks: Annotated[
-        str, typer.Option(help="sts (the seven English sets), or data sets: stsb,sickr/all,cstsb/dev.")
+        str,
+        typer.Option(
+            help="Separated by commas: sts, transfer, geometry, all, sts_zh; data sets: stsb/dev, mr; files of pairs; "
+            "evaluators by name."
+        ),
     ] = "sts",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Parameter of an evaluator, or of one task: transfer.classifier=logistic."),
+    ] = None,
     pooling: Annotated[
         str | None, typer.Option(help="cls, mean, last2 or first_last; default: what the model says.")
     ] = None,
@@ -32,9 +41,15 @@ def evaluate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Score encoders as the papers do: Spearman × 100 of the cosine, subsets concatenated."""
-    from cse_cli.render_evaluate import print_scores, write_json
+    """Score encoders as the papers do, several side by side; each sentence is encoded once a model."""
+    from cse_cli.render_evaluate import print_scores, progress, write_json
     from cse_cli.scoring import Request, score_models
+    from cse_cli.tasks import tasks as named
 
-    scored = score_models(models, Request(tasks, pooling, max_length, batch_tokens, device))
-    (write_json if json_ else print_scores)(scored)
+    wanted = named(tasks, set_ or ())
+    with progress() as told:
+        scored = score_models(models, wanted, Request(pooling, max_length, batch_tokens, device), told)
+    if json_:
+        write_json(scored)
+    else:
+        print_scores(scored, wanted)

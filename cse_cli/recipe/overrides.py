@@ -43,7 +43,7 @@ def parse(assignments: Sequence[str], unset: Sequence[str] = ()) -> list[Overrid
         if not equals:
             problems.append(Problem(label, "", "needs a value: --set dotted.key=value"))
             continue
-        overrides.append(Override(_keys(key, "--set", problems), _value(value.strip()), label))
+        overrides.append(Override(_keys(key, "--set", problems), toml_value(value.strip()), label))
     if problems:
         raise RecipeError(problems)
     # A new component drops the parameters of the old one, so it comes before the parameters meant for it.
@@ -76,7 +76,8 @@ def _keys(text: str, option: str, problems: list[Problem]) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _value(text: str) -> Any:
+def toml_value(text: str) -> Any:
+    """Return the value that a text is in TOML; one that is none counts as text."""
     try:
         parsed = tomllib.loads(f"value = {text}")
     except ValueError:

@@ -34,6 +34,11 @@ def file_format(path: Path) -> str:
     return suffix
 
 
+def names_a_file(name: str) -> bool:
+    """Return whether a name ends as those of files that are read here do."""
+    return Path(name.removesuffix(".gz")).suffix in SUFFIXES
+
+
 def open_bytes(path: Path) -> IO[bytes] | gzip.GzipFile:
     """Open a file for reading, unpacked if its name ends in `.gz`.
 

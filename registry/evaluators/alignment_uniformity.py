@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -50,6 +50,10 @@ class AlignmentUniformity(Evaluator):
 
     metric: ClassVar[str] = "uniformity"
     metrics: ClassVar[tuple[str, ...]] = ("uniformity", "alignment", "uniformity_batched")
+    suites: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "geometry": ("alignment_uniformity",),
+        "all": ("alignment_uniformity",),
+    }
 
     def __init__(
         self,

@@ -55,6 +55,12 @@ class Mteb(Evaluator):
         self.split = split
         self.languages = languages or []
 
+    @classmethod
+    def parameters_for(cls, name: str) -> dict[str, Any] | None:
+        """Return those of "mteb/task"."""
+        owner, _, task = name.partition("/")
+        return {"task": task} if owner == "mteb" and task else None
+
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the task's main score; 0 where mteb's is undefined, as a correlation with a constant is."""
         with randomness_kept(), warnings.catch_warnings():

@@ -38,6 +38,10 @@ class SimilarityProfile(Evaluator):
 
     metric: ClassVar[str] = "spread"
     metrics: ClassVar[tuple[str, ...]] = ("spread", "low", "high", "min", "max", "mean")
+    suites: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "geometry": ("similarity_profile",),
+        "all": ("similarity_profile",),
+    }
 
     def __init__(
         self,

@@ -44,6 +44,7 @@ class SingularValues(Evaluator):
 
     metric: ClassVar[str] = "effective_rank"
     metrics: ClassVar[tuple[str, ...]] = ("effective_rank", "largest_share")
+    suites: ClassVar[Mapping[str, tuple[str, ...]]] = {"geometry": ("singular_values",), "all": ("singular_values",)}
 
     def __init__(
         self,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from registry import EVALUATORS, catalogue
-from registry.catalogue import PAIR_COLUMNS, Column, Pair, PairFile
+from registry.catalogue import PAIR_COLUMNS, Column, Pair, PairFile, names_a_file
 from registry.evaluators.bootstrap import spearman_interval
 from registry.evaluators.correlation import AGGREGATES, aggregates
 from registry.types import Encode, Evaluator
+
+SEVEN = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+"""The English sets of every table, in the papers' order."""
 
 
 @EVALUATORS.register("sts")
@@ -52,6 +55,7 @@ class Sts(Evaluator):
         "spearman", "pearson", *(f"{name}_{how}" for name in ("spearman", "pearson") for how in AGGREGATES),
         "spearman_low", "spearman_high",
     )  # fmt: skip
+    suites: ClassVar[Mapping[str, tuple[str, ...]]] = {"sts": SEVEN, "all": SEVEN, "sts_zh": ("cstsb", "simclue")}
 
     def __init__(
         self,
@@ -79,6 +83,21 @@ class Sts(Evaluator):
             self.own = PairFile(file, first, second, Column("score_column", score_column), subset)
             self.own.scored()  # what is wrong with it is told before training, not after
         self._series: Mapping[str, Sequence[float]] = {}
+
+    @classmethod
+    def parameters_for(cls, name: str) -> dict[str, Any] | None:
+        """Return those of a data set of scored pairs, "name" or "name/split", or of a file of pairs."""
+        if names_a_file(name):
+            return {"file": name}
+        dataset, _, split = name.partition("/")
+        if dataset not in catalogue.names() or catalogue.entry(dataset).kind != "pairs":
+            return None
+        scored = "score" in catalogue.entry(dataset).columns_of(split or "test")
+        return {"dataset": dataset, "split": split or "test"} if scored else None
+
+    def shown_metrics(self) -> tuple[str, ...]:
+        """Return both correlations, and the interval if there is one."""
+        return ("spearman", "pearson", *(("spearman_low", "spearman_high") if self.bootstrap else ()))
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return Spearman's and Pearson's correlation in every aggregate, and the interval of the chosen Spearman's."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import torch
 from pydantic import Field
@@ -17,6 +17,9 @@ from registry.evaluators.protocol import Classifier, Trial
 from registry.types import Encode, Evaluator
 
 L2 = Annotated[float, Field(gt=0)]
+Task = Literal["mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"]
+SEVEN: tuple[str, ...] = get_args(Task)
+"""The data sets of every table, in the papers' order."""
 
 
 @EVALUATORS.register("transfer")
@@ -60,10 +63,11 @@ class Transfer(Evaluator):
 
     metric: ClassVar[str] = "accuracy"
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "dev_accuracy")
+    suites: ClassVar[Mapping[str, tuple[str, ...]]] = {"transfer": SEVEN, "all": SEVEN}
 
     def __init__(
         self,
-        task: Literal["mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"],
+        task: Task,
         classifier: Literal["senteval", "logistic"] = "senteval",
         l2: Annotated[list[L2], Field(min_length=1)] = [1e-5, 1e-4, 1e-3, 1e-2],  # noqa: B006 - never changed
         folds: Annotated[int, Field(ge=2)] = 10,
@@ -78,6 +82,16 @@ class Transfer(Evaluator):
         self.folds = folds
         self.seed = seed
         self.device = device
+
+    @classmethod
+    def parameters_for(cls, name: str) -> dict[str, Any] | None:
+        """Return those of one of its data sets, which are always read whole."""
+        task, slash, _ = name.partition("/")
+        if task not in SEVEN:
+            return None
+        if slash:
+            raise CseError(f"'{name}': {task} has its own protocol and takes no split", f"write {task}")
+        return {"task": task}
 
     @torch.no_grad()
     def __call__(self, encode: Encode) -> dict[str, float]:

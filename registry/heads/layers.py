@@ -28,6 +28,20 @@ def block(width: int, out: int, dropout: float) -> list[nn.Module]:
     return [linear(width, out), nn.LayerNorm(out), nn.Dropout(dropout)]
 
 
+def width_out(head: str, layers: int, width: int, asked: int | None) -> int:
+    """Return the width of what `layers` layers make of `width` dimensions: the one asked for, else the same.
+
+    Raises:
+        CseError: No layer is there to change it.
+    """
+    if layers == 0 and asked not in (None, width):
+        raise CseError(
+            f"{head}: layers = 0 keeps {width} dimensions, width = {asked} asks for others",
+            "leave width out, or use one layer or more",
+        )
+    return width if asked is None else asked
+
+
 def checkpoint_pooler(encoder: Encoder) -> tuple[Tensor, Tensor]:
     """Return weight and bias of the dense layer that the encoder's checkpoint has behind [CLS].
 

@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry.errors import CseError
-from registry.heads.layers import block, linear
+from registry.heads.layers import block, linear, width_out
 from registry.kinds import HEADS
 from registry.types import Encoder, Head, Tune
 
@@ -46,13 +45,8 @@ class Predictor(Head):
         Raises:
             CseError: No layer is there to change the width.
         """
-        out = width if self.width is None else self.width
+        out = width_out("predictor", self.layers, width, self.width)
         if self.layers == 0:
-            if out != width:
-                raise CseError(
-                    f"predictor: layers = 0 keeps {width} dimensions, width = {out} asks for others",
-                    "leave width out, or use one layer or more",
-                )
             self.network = nn.Sequential()
             return out
         first = [part for _ in range(self.layers - 1) for part in block(width, width, self.dropout)]

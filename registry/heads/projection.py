@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry.errors import CseError
-from registry.heads.layers import block
+from registry.heads.layers import block, width_out
 from registry.kinds import HEADS
 from registry.types import Encoder, Head, Tune
 
@@ -47,12 +46,7 @@ class Projection(Head):
         Raises:
             CseError: No layer is there to change the width.
         """
-        out = width if self.width is None else self.width
-        if self.layers == 0 and out != width:
-            raise CseError(
-                f"projection: layers = 0 keeps {width} dimensions, width = {out} asks for others",
-                "leave width out, or use one layer or more",
-            )
+        out = width_out("projection", self.layers, width, self.width)
         outs = [width] * (self.layers - 1) + [out] * min(self.layers, 1)
         self.network = nn.Sequential(*(part for each in outs for part in block(width, each, self.dropout)))
         return out

@@ -18,6 +18,8 @@ def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
     """Check what an evaluator returns for an encoder that sees words only."""
     evaluator: Evaluator = materials.build(entry)
     require(entry, evaluator.metric in evaluator.metrics, "shows one of its metrics")
+    require(entry, set(evaluator.shown_metrics()) <= set(evaluator.metrics), "shows nothing but its metrics")
+    _check_suites(entry)
     first, second = (evaluator(_Words()) for _ in range(2))
     require(entry, set(first) == set(evaluator.metrics), f"returns what it announces, not {sorted(first)}")
     require(entry, all(type(v) is float and math.isfinite(v) for v in first.values()), "returns finite floats")
@@ -27,6 +29,13 @@ def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
     digests = evaluator.fingerprints()
     require(entry, all("/" in name and digest for name, digest in digests.items()), "names data as dataset/split")
     require(entry, digests == evaluator.fingerprints(), "has the same fingerprints every time")
+
+
+def _check_suites(entry: Entry[Evaluator]) -> None:
+    known = entry.parameters.model_fields
+    for name in {task for suite in entry.cls.suites.values() for task in suite} - {entry.name}:
+        given = entry.cls.parameters_for(name)
+        require(entry, given is not None and set(given) <= set(known), f"has parameters for its task '{name}'")
 
 
 class _Words:

@@ -1,4 +1,4 @@
-"""Task lists, and whose settings count when a model is scored."""
+"""Whose settings count when a model is scored, and what is told before it is."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.results import STS_TASKS
+from cse_cli.encoding import SentenceEncoder
 from cse_cli.run_folder import RunFolder, model_of_run
-from cse_cli.scoring import Request, evaluators, score_models
+from cse_cli.scoring import Request, score_models
+from cse_cli.tasks import tasks
 from registry import catalogue
-from registry.errors import CseError, UnknownNameError
-from registry.evaluators.sts import Sts
+from registry.errors import MissingError
 from tests.shrunken import pairs
 from tests.tiny import tiny_bert
 
@@ -22,67 +22,46 @@ def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: "digest")
 
 
-def named(tasks: str) -> dict[str, tuple[str, str]]:
-    found = {}
-    for name, evaluator in evaluators(tasks).items():
-        assert isinstance(evaluator, Sts)
-        found[name] = (evaluator.dataset, evaluator.split)
-    return found
-
-
-def test_sts_is_the_seven_english_sets():
-    assert named("sts") == {name: (name, "test") for name in STS_TASKS}
-    assert len(STS_TASKS) == 7
-
-
-@pytest.mark.parametrize(
-    ("tasks", "expected"),
-    [
-        ("stsb", {"stsb": ("stsb", "test")}),
-        ("stsb/dev", {"stsb/dev": ("stsb", "dev")}),
-        ("stsb, sickr/all", {"stsb": ("stsb", "test"), "sickr/all": ("sickr", "all")}),
-        ("stsb,stsb", {"stsb": ("stsb", "test")}),
-        ("sts,stsb", {name: (name, "test") for name in STS_TASKS}),
-        ("sts,sickr/all", {**{name: (name, "test") for name in STS_TASKS}, "sickr/all": ("sickr", "all")}),
-    ],
-)
-def test_task_lists(tasks, expected):
-    assert named(tasks) == expected
-
-
-@pytest.mark.parametrize(
-    ("tasks", "says"),
-    [
-        ("stsbb", "unknown task 'stsbb'. Did you mean 'stsb'"),
-        ("st", "Did you mean 'sts'"),
-        ("stsb,", "unknown task ''"),
-        ("stsb/tset", "dataset 'stsb' has no split 'tset'. Did you mean 'test'?"),
-    ],
-)
-def test_unknown_tasks(tasks, says):
-    with pytest.raises(UnknownNameError) as caught:
-        evaluators(tasks)
-    assert says in str(caught.value)
-
-
-def test_text_without_scores_is_no_task():
-    with pytest.raises(CseError, match="'graded_pairs/train' has no scored pairs"):
-        evaluators("graded_pairs/train")
-
-
-def test_a_wrong_task_is_found_before_a_model_is_opened(monkeypatch):
-    monkeypatch.setattr("cse_cli.scoring.open_encoder", lambda *_: pytest.fail("opened"))
-    with pytest.raises(UnknownNameError):
-        score_models(["x"], Request("nothing", None, None, 8, "cpu"))
-
-
 @pytest.mark.parametrize(("asked", "used"), [(None, 64), (16, 16), (500, 64)])
 def test_the_length_is_the_model_s_own_at_most(asked, used, tmp_path):
-    (one,) = score_models([str(tiny_bert(tmp_path))], Request("stsb", "mean", asked, 8, "cpu"))
+    (one,) = score_models([str(tiny_bert(tmp_path))], tasks("stsb"), Request("mean", asked, 8, "cpu"))
     assert one.max_length == used
     assert one.pooling == "mean"
     assert one.fingerprints == {"stsb/test": "digest"}
     assert set(one.scores) == {"stsb"}
+    assert one.tasks["stsb"]["name"] == "sts"
+    assert (one.tasks["stsb"]["params"]["dataset"], one.tasks["stsb"]["params"]["level"]) == ("stsb", 0.95)
+
+
+def test_every_evaluator_of_a_model_asks_one_encoder(tmp_path, monkeypatch):
+    made = []
+
+    class Counted(SentenceEncoder):
+        def __init__(self, *given):
+            super().__init__(*given)
+            made.append(self)
+
+    heard = []
+    monkeypatch.setattr("cse_cli.evaluation.SentenceEncoder", Counted)
+    models = [str(tiny_bert(tmp_path / name)) for name in ("one", "two")]
+    score_models(models, tasks("stsb,geometry"), Request(None, None, 8, "cpu"), heard.append)
+    assert len(made) == 2
+    assert heard[0] == f"{models[0]}: stsb"
+    assert len(heard) == 2 * 4
+
+
+def test_missing_data_is_told_before_a_model_is_opened(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.delenv("CSE_DATA", raising=False)
+    monkeypatch.setattr("cse_cli.scoring.open_encoder", lambda *_: pytest.fail("opened"))
+    with pytest.raises(MissingError, match=r"dataset 'mr', split 'all' .* is not on this machine"):
+        score_models([str(tiny_bert(tmp_path))], tasks("transfer"), Request(None, None, 8, "cpu"))
+
+
+def test_a_missing_second_model_is_told_before_the_first_is_scored(tmp_path, monkeypatch):
+    monkeypatch.setattr("cse_cli.scoring.open_encoder", lambda *_: pytest.fail("opened"))
+    with pytest.raises(MissingError, match="does not exist"):
+        score_models([str(tiny_bert(tmp_path)), "./nowhere"], tasks("stsb"), Request(None, None, 8, "cpu"))
 
 
 def saved_run(run_id: str, model: bool = True) -> Path:

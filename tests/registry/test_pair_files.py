@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 from decimal import Decimal
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 
 from registry.catalogue import Column, FileSource, Pair, PairFile
 from registry.errors import CseError, MissingError
+from tests.conftest import ROOT
 from tests.registry.malformed_pairs import HEAD, MALFORMED, MANY, cut, written
 
 FIRST, SECOND = Column("first_column", "sentence1"), Column("second_column", "sentence2")
@@ -126,6 +128,20 @@ def test_a_damaged_file_has_no_fingerprint(tmp_path):
 
 def test_there_are_thirty_and_more():
     assert len(MALFORMED) >= 70
+
+
+def test_the_messages_in_the_documentation_are_those_that_are_printed(tmp_path):
+    page = (ROOT / "docs" / "evaluators.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^t\..*$", page, re.MULTILINE)
+    printed = set()
+    for name, content, _ in MALFORMED.values():
+        path = written(tmp_path / name, content(tmp_path) if callable(content) else content)
+        with pytest.raises(CseError) as told:
+            pair_file(path).scored()
+        printed.add(re.sub(r"damaged after line \d+", "damaged", told.value.message.removeprefix(f"{tmp_path}/")))
+    assert len(shown) == 10
+    # The line a packed file breaks at is the packer's.
+    assert {re.sub(r"damaged after line \d+", "damaged", line) for line in shown} <= printed
 
 
 @pytest.mark.parametrize("case", MALFORMED)

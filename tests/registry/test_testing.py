@@ -377,6 +377,12 @@ class Counts(Evaluator):
         ({"scores": {"score": float("nan")}}, "finite floats"),
         ({"scores": {"score": torch.ones(())}}, "finite floats"),
         ({"fingerprints": lambda self: {"data": ""}}, "names data as dataset/split"),
+        ({"shown_metrics": lambda self: ("other",)}, "shows nothing but its metrics"),
+        ({"suites": {"mine": ("one",)}}, "has parameters for its task 'one'"),
+        (
+            {"suites": {"mine": ("one",)}, "parameters_for": classmethod(lambda cls, name: {"size": name})},
+            "has parameters for its task 'one'",
+        ),
     ],
 )
 def test_evaluators(changes, promise):
