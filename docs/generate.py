@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import typer
+from markdown_table import cell, table
+from paper_pages import paper_tables
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -22,7 +24,7 @@ from pydantic_core import PydanticUndefined
 from cse_cli.app import app
 from cse_cli.commands import add_all
 from cse_cli.recipe import schema
-from registry import REGISTRIES, Entry, Registry, Tune, catalogue, papers
+from registry import REGISTRIES, Entry, Registry, Tune, catalogue
 from registry.signature import documented
 
 PAGES = Path(__file__).parent / "reference"
@@ -72,14 +74,14 @@ def _parameters(entry: Entry[Any]) -> str:
     rows = [
         [
             f"`{name}`",
-            _cell(_type(field, references.get(name))),
+            cell(_type(field, references.get(name))),
             _default(field),
             _tune(field),
-            _cell(field.description or ""),
+            cell(field.description or ""),
         ]
         for name, field in fields.items()
     ]
-    return _table(["parameter", "value", "default", "tuned over", "meaning"], rows)
+    return table(["parameter", "value", "default", "tuned over", "meaning"], rows)
 
 
 def _inputs(entry: Entry[Any]) -> Iterator[str]:
@@ -166,8 +168,8 @@ def _keys(cls: type[BaseModel]) -> str:
     for name, field in cls.model_fields.items():
         part = inspect.isclass(cls) and issubclass(cls, schema.Part) and name == "params"
         text = "the component's own parameters, written beside `name`" if part else texts.get(name, "")
-        rows.append([f"`{field.alias or name}`", _cell(_type(field)), _default(field), _cell(text)])
-    return _table(["key", "value", "default", "meaning"], rows)
+        rows.append([f"`{field.alias or name}`", cell(_type(field)), _default(field), cell(text)])
+    return table(["key", "value", "default", "meaning"], rows)
 
 
 def commands() -> str:
@@ -183,7 +185,7 @@ def _command(command: Any, name: str) -> Iterator[str]:
         yield f"## {full}"
         yield inspect.cleandoc(child.help or "")
         if rows := [_option(p) for p in child.params if not getattr(p, "hidden", False) and p.name != "help"]:
-            yield _table(["", "", "default"], rows)
+            yield table(["", "", "default"], rows)
         if examples := re.sub(r"^Examples?:", "", child.epilog or "").split("  ·  "):
             lines = "\n".join(f"$ {line.strip()}" for line in examples if line.strip())
             yield f"```console\n{lines}\n```" if lines else ""
@@ -198,7 +200,7 @@ def _option(parameter: Any) -> list[str]:
         text += f" One of {', '.join(str(choice.value) for choice in type(default))}."
         default = default.value
     shown = "required" if parameter.required else "" if default in (None, (), [], False, "") else f"`{default}`"
-    return [" ".join(f"`{name}`" for name in names), _cell(text), shown]
+    return [" ".join(f"`{name}`" for name in names), cell(text), shown]
 
 
 def datasets() -> str:
@@ -218,47 +220,9 @@ def datasets() -> str:
         out += [
             f"## {name}",
             f"{entry.title}. " + " ".join(filter(None, about)),
-            _table(["split", "rows", "below `$CSE_DATA`"], rows),
+            table(["split", "rows", "below `$CSE_DATA`"], rows),
         ]
     return "\n\n".join(out)
-
-
-def paper_tables() -> str:
-    """Return the page of the papers' tables as printed."""
-    out = [
-        "# Papers' tables",
-        "As printed, for comparison; a flag is a doubt. The leaderboard puts our runs beside these rows.",
-    ]
-    for key in papers.names():
-        paper = papers.load(key)
-        out += [f"## {paper.short}", f"{paper.citation} <{paper.url}>"]
-        for identifier, table in paper.tables.items():
-            out += [f"### Table {table.number}: `{identifier}`", f"{table.caption} ({table.metric})."]
-            rows = []
-            for name, row in table.rows.items():
-                headings = [column.name for column in table.columns]
-                cells = [f"**{c}**" if h in row.bold else c for h, c in zip(headings, row.cells, strict=True)]
-                if row.std:
-                    cells = [f"{cell} ± {std}" for cell, std in zip(cells, row.std, strict=True)]
-                rows.append([_cell(name), *cells, f"`{row.recipe}`" if row.recipe else _cell(row.unanswered or "")])
-            out.append(_table(["", *(column.name for column in table.columns), "recipe"], rows))
-            if table.flags:
-                out.append("\n".join(f"- {_where(flag)}{flag.note}" for flag in table.flags))
-    return "\n\n".join(out)
-
-
-def _where(flag: papers.Flag) -> str:
-    place = ", ".join(filter(None, (flag.row, flag.column))) or "whole table"
-    return f"**{flag.kind.replace('_', ' ')}** ({place}): "
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def main() -> int:

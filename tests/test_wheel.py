@@ -63,6 +63,7 @@ def test_everything_is_in_the_wheel(wheel):
         "cse_cli/_recipes/quickstart.toml", "cse_cli/_recipes/mini/ifcl_en.toml", "registry/datasets/graded_pairs.toml",
         "registry/pretrained/mini_en/model.safetensors", "registry/pretrained/mini_de/vocab.txt", "registry/py.typed",
         "cse_cli/py.typed", "registry/lexicons/antonyms_en.tsv", "registry/lexicons/LICENSE.wordnet",
+        "registry/papers/field_leaderboard.tsv",
     ):  # fmt: skip
         assert name in names
     assert any(name.startswith("registry/papers/") and name.endswith(".toml") for name in names)

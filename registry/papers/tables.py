@@ -1,145 +1,44 @@
-"""The shape of a paper's tables: what was printed, what varied, what is doubtful, and which recipe answers a row."""
+"""The shape of a paper's tables: what was printed, what varied, what is doubtful, and what answers each cell."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
-AVERAGE = "avg"
-"""Stands where an evaluator's name would: the mean of the row's other evaluators, each rounded to two decimals.
-
-In a table that scores nothing else it is the mean of the seven English STS sets.
-"""
-
-Doubt = Literal[
-    "misprint",
-    "illegible",
-    "other_aggregate",
-    "other_split",
-    "bold_not_maximum",
-    "selection_unknown",
-    "test_selected",
-    "transductive",
-    "rerun",
-    "text_only",
-    "disagrees",
-    "not_reproducible",
-    "unused",
-    "wording",
-]
+from registry.papers.cells import Answer, Column, Flag, Printing, Row
 
 
-def _split(cells: Any) -> Any:
-    return tuple(cells.split()) if isinstance(cells, str) else cells
-
-
-def _numbers(cells: tuple[str, ...]) -> tuple[float | None, ...]:
-    return tuple(None if cell == "-" else float(cell) for cell in cells)
-
-
-Printed = Annotated[tuple[str, ...], BeforeValidator(_split)]
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Column(_Table):
-    """One column.
-
-    Args:
-        name: Heading as printed.
-        evaluator: What our recipes call the same score, `avg` for the row's mean, None where we have no such score.
-    """
-
-    name: str
-    evaluator: str | None = None
-
-
-class Flag(_Table):
-    """Something doubtful about a cell, a row or the whole table.
-
-    Args:
-        kind: What sort of doubt.
-        note: What is doubtful, in words.
-        row: The row; None for the whole table.
-        column: The column; None for the whole row.
-        implied: The value the rest of the paper implies, where there is one.
-    """
-
-    kind: Doubt
-    note: str
-    row: str | None = None
-    column: str | None = None
-    implied: float | None = None
-
-
-class Row(_Table):
-    """One printed row.
-
-    Args:
-        cells: As printed, in column order, "-" where nothing stands.
-        std: Standard deviations printed beside them, in the same way; empty where the paper prints none.
-        bold: Headings of the cells printed in bold.
-        encoder: What the row was computed with.
-        language: Language of the scores, where it differs from the table's.
-        data: What it was trained on.
-        mark: Sign printed beside the name.
-        recipe: Our recipe that answers it.
-        unanswered: Why no recipe does.
-    """
-
-    cells: Printed
-    std: Printed = ()
-    bold: tuple[str, ...] = ()
-    encoder: str = ""
-    language: str | None = None
-    data: str | None = None
-    mark: Literal["diamond", "bullet"] | None = None
-    recipe: str | None = None
-    unanswered: str | None = None
-
-    @model_validator(mode="after")
-    def _answered_or_explained(self) -> Self:
-        if (self.recipe is None) == (self.unanswered is None):
-            raise ValueError("a row names either the recipe that answers it or, as `unanswered`, why none does")
-        return self
-
-    @property
-    def numbers(self) -> tuple[float | None, ...]:
-        """The cells as numbers, None where nothing was printed."""
-        return _numbers(self.cells)
-
-    @property
-    def spreads(self) -> tuple[float | None, ...]:
-        """The standard deviations as numbers, None where nothing was printed."""
-        return _numbers(self.std or ("-",) * len(self.cells))
-
-
-class Table(_Table):
+class Table(Printing):
     """One printed table.
 
     Args:
         number: Its number in the paper.
+        place: Where it stands, if it is not a table of the paper.
         caption: What it shows, in our words.
+        kind: Scores of models, settings they were trained with, or facts about data.
         metric: What the numbers are.
         score: Key under which our evaluators report that metric.
         aggregate: How several subsets become one number, where that matters.
         varied: What differs from row to row.
         language: Language of the scores.
+        study: The study that computes it: every cell, but those of a row or column that says why not.
         columns: In printed order.
         rows: Name → row, in printed order; spelt without the paper's typography.
         flags: Everything doubtful.
     """
 
-    number: int
+    number: int | None = None
+    place: str | None = None
     caption: str
+    kind: Literal["scores", "settings", "data"] = "scores"
     metric: str
     score: str = "spearman"
     aggregate: str | None = None
     varied: str
     language: str | None = None
+    study: str | None = None
     columns: tuple[Column, ...]
     rows: dict[str, Row]
     flags: tuple[Flag, ...] = ()
@@ -161,6 +60,57 @@ class Table(_Table):
                 raise ValueError(f"a flag names no column: '{flag.column}'")
         return self
 
+    @model_validator(mode="after")
+    def _answered_or_explained(self) -> Self:
+        if (self.number is None) == (self.place is None):
+            raise ValueError("a table has either its number in the paper or, as `place`, where else it stands")
+        for row, column in self.printed():
+            if self._answer(self.rows[row], column) is None:
+                raise ValueError(
+                    f"row '{row}', column '{column.name}': name the recipe or the study that answers it or, as "
+                    "`unanswered`, why none does"
+                )
+        return self
+
+    @property
+    def title(self) -> str:
+        """How a heading names it."""
+        return f"Table {self.number}" if self.place is None else self.place
+
+    def printed(self) -> Iterator[tuple[str, Column]]:
+        """Yield row and column of every cell in which something stands."""
+        for name, row in self.rows.items():
+            for column, number in zip(self.columns, row.numbers, strict=True):
+                if number is not None:
+                    yield name, column
+
+    def answer(self, row: str, column: str) -> Answer:
+        """Return what stands beside one printed cell."""
+        found = self._answer(self.rows[row], next(c for c in self.columns if c.name == column))
+        if found is None:
+            raise KeyError(f"nothing is printed in row '{row}', column '{column}'")
+        return found
+
+    def _answer(self, row: Row, column: Column) -> Answer | None:
+        if reason := row.unanswered or column.unanswered:
+            return Answer("reason", reason)
+        if self.kind == "settings":
+            recipe = row.held_by or column.held_by
+            return Answer("recipe", recipe) if recipe and (row.setting or column.setting) else None
+        if column.evaluator is None:
+            return None
+        if self.study is not None:
+            return Answer("study", self.study)
+        return Answer("recipe", row.recipe) if row.recipe is not None else None
+
+    def score_of(self, column: Column) -> str:
+        """Return the key under which the column's evaluator reports it."""
+        return column.score or self.score
+
+    def metric_of(self, column: Column) -> str:
+        """Return what the column's numbers are."""
+        return column.metric or self.metric
+
     def values(self, row: str) -> dict[str, float | None]:
         """Return heading → number of one row."""
         return dict(zip((c.name for c in self.columns), self.rows[row].numbers, strict=True))
@@ -169,20 +119,6 @@ class Table(_Table):
         """Return the flags of one row and of its cells."""
         return tuple(flag for flag in self.flags if flag.row == row)
 
-
-class PaperTables(_Table):
-    """One paper: its citation and every table as printed.
-
-    Args:
-        key: File name under `registry/papers/`, and `paper.key` in recipes.
-        short: How a heading names it.
-        citation: Authors, title, where and when.
-        url: Where to read it.
-        tables: Identifier → table, in printed order.
-    """
-
-    key: str
-    short: str
-    citation: str
-    url: str
-    tables: dict[str, Table] = Field(min_length=1)
+    def cell_doubts(self, row: str, column: str) -> tuple[Flag, ...]:
+        """Return every flag that bears on one cell: its own, its row's, its column's and the whole table's."""
+        return tuple(flag for flag in self.flags if flag.row in (None, row) and flag.column in (None, column))

@@ -1,0 +1,103 @@
+"""The page of the papers' tables: as printed, what answers each cell, and what others measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from markdown_table import cell
+from markdown_table import table as markdown
+
+from registry import papers
+
+
+def paper_tables() -> str:
+    """Return the page of the papers' tables as printed, and of what others measured."""
+    held = [papers.load(key) for key in papers.names()]
+    out = [
+        "# Papers' tables",
+        "As printed, for comparison; a flag is a doubt. The leaderboard puts our runs beside these rows. "
+        "What is stored and how is told in [Papers' numbers](../papers.md).",
+        *_paper_counts(held),
+    ]
+    for paper in held:
+        out += [f"## {paper.short}", f"{paper.citation} <{paper.url}>"]
+        for identifier, table in paper.tables.items():
+            out += _paper_table(identifier, table)
+        if paper.figures:
+            out += ["Experiments that are only drawn:", _paper_figures(paper)]
+    return "\n\n".join([*out, *_reproductions(), *_field()])
+
+
+def _paper_counts(held: list[papers.PaperTables]) -> Iterator[str]:
+    header = ["", "tables", "cells", "by a recipe", "by a study", "by neither", "figures", "drawn by ours"]
+    counted = [(paper.short, papers.count([paper])) for paper in held] + [("all", papers.count(held))]
+    rows = [
+        [name, *(str(n) for n in (c.tables, c.cells, c.recipe, c.study, c.reason, c.figures, c.drawn))]
+        for name, c in counted
+    ]
+    yield "What answers the printed cells:"
+    yield markdown(header, rows)
+    yield "Why the others have no answer:"
+    yield markdown(["reason", "cells"], [[cell(why), str(n)] for why, n in counted[-1][1].reasons.items()])
+
+
+def _paper_table(identifier: str, table: papers.Table) -> Iterator[str]:
+    yield f"### {table.title}: `{identifier}`"
+    whole = f" Computed by `{table.study}`." if table.study else ""
+    yield f"{table.caption} ({table.metric}).{whole}"
+    rows = []
+    for name, row in table.rows.items():
+        headings = [column.name for column in table.columns]
+        cells = [f"**{c}**" if h in row.bold else c for h, c in zip(headings, row.cells, strict=True)]
+        if row.std:
+            cells = [f"{number} ± {std}" for number, std in zip(cells, row.std, strict=True)]
+        rows.append([cell(name), *cells, _answers(table, name)])
+    yield markdown(["", *(column.name for column in table.columns), "answered by"], rows)
+    if table.flags:
+        yield "\n".join(f"- {_where(flag)}{flag.note}" for flag in table.flags)
+
+
+def _answers(table: papers.Table, row: str) -> str:
+    """Return what answers a row's cells, each answer once."""
+    found = [table.answer(name, column.name) for name, column in table.printed() if name == row]
+    return "; ".join(dict.fromkeys(cell(a.text) if a.kind == "reason" else f"`{a.text}`" for a in found))
+
+
+def _paper_figures(paper: papers.PaperTables) -> str:
+    rows = []
+    for identifier, figure in paper.figures.items():
+        quoted = [f"{q.what} {q.value:g}" + (f" … {q.high:g}" if q.high else "") for q in figure.quoted]
+        ours = ", ".join(f"`{a.text}`" if a.kind != "reason" else a.text for a in figure.answers)
+        rows.append(
+            [figure.number, f"`{identifier}`", *map(cell, (figure.caption, "; ".join(quoted), ours, figure.note))]
+        )
+    return markdown(["", "", "shows", "numbers in the text", "answered by", "note"], rows)
+
+
+def _reproductions() -> Iterator[str]:
+    yield "## Runs by others"
+    yield "Averages over the seven English STS sets; `registry/papers/reproductions.toml` has those of single sets too."
+    rows = [
+        [f"`{r.recipe}`", str(r.n), f"{r.mean:.2f}", f"{r.std:.2f}" if r.std else "", f"{r.low:.2f} … {r.high:.2f}",
+         f"<{r.source}>", cell(r.note)]
+        for r in papers.reproductions()
+        if r.score == papers.AVERAGE
+    ]  # fmt: skip
+    yield markdown(["recipe of ours", "runs", "mean", "std", "range", "source", "note"], rows)
+
+
+def _field() -> Iterator[str]:
+    yield "## The field's own list"
+    yield (
+        f"{len(papers.field())} rows, in `registry/papers/field_leaderboard.tsv`, from "
+        "<https://github.com/Doragd/Awesome-Sentence-Embedding>. Doubtful ones:"
+    )
+    rows = [
+        [r.encoder, r.method, f"{r.avg:.2f}", f"{r.avg_recomputed:.2f}", cell(r.note)] for r in papers.field() if r.note
+    ]
+    yield markdown(["encoder", "method", "listed", "recomputed", "note"], rows)
+
+
+def _where(flag: papers.Flag) -> str:
+    place = ", ".join(filter(None, (flag.row, flag.column))) or "whole table"
+    return f"**{flag.kind.replace('_', ' ')}** ({place}): "

@@ -1,0 +1,135 @@
+"""What others measured: runs of a method by somebody else, and the field's own list of methods."""
+
+import subprocess
+import sys
+from statistics import fmean
+
+import pytest
+from pydantic import ValidationError
+
+from cse_cli.recipe.load import load
+from registry import papers
+from registry.papers import Reproduction
+
+STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+
+
+def test_the_fifty_seeds_of_simcse():
+    first = papers.distribution("simcse_en")
+    assert (first.mean, first.low, first.high, first.n) == (75.11, 73.16, 76.70, 50)
+    assert first.source == "https://github.com/hppRC/simple-simcse"
+    assert len(first.values) == 50
+    assert round(fmean(first.values), 2) == 75.11
+    assert first.std == 0.84
+    # The printed 76.25 is reached by five runs of fifty.
+    assert sum(value >= 76.25 for value in first.values) == 5
+
+
+@pytest.mark.parametrize(
+    ("recipe", "mean", "low", "high"),
+    [
+        ("simcse_en_large", 74.95, 70.31, 77.28),
+        ("simcse_en_roberta", 74.60, 74.17, 75.14),
+        ("simcse_en_roberta_large", 76.71, 75.64, 77.69),
+    ],
+)
+def test_the_other_encoders_of_the_same_fifty_seeds(recipe, mean, low, high):
+    found = papers.distribution(recipe)
+    assert (found.n, found.mean, found.low, found.high) == (50, mean, low, high)
+
+
+@pytest.mark.parametrize("recipe", ["simcse_en", "simcse_en_large", "simcse_en_roberta", "simcse_en_roberta_large"])
+def test_means_of_the_single_sets_make_the_mean_average(recipe):
+    sets = [papers.distribution(recipe, name) for name in STS]
+    assert [found.n for found in sets] == [50] * 7
+    assert fmean(found.mean for found in sets) == pytest.approx(papers.distribution(recipe).mean, abs=0.01)
+
+
+def test_the_largest_distribution_is_the_reference():
+    of_simcse = [r for r in papers.reproductions() if (r.recipe, r.score) == ("simcse_en", "avg")]
+    assert [r.mean for r in of_simcse] == [75.11, 74.84, 75.99, 73.47, 75.27, 75.68]
+    assert papers.distribution("simcse_en").n == max(r.n for r in of_simcse)
+    assert papers.distribution("diffcse_en").values == (77.00, 77.33, 77.44)
+    assert papers.distribution("ifcl_en") is None
+    assert papers.distribution("simcse_en", "mr") is None
+
+
+def test_every_reproduction_has_a_source_and_a_recipe_that_scores_it():
+    for found in papers.reproductions():
+        assert found.source.startswith("https://")
+        assert found.score == papers.AVERAGE or found.score in load(found.recipe).recipe.evaluators
+        assert (found.std is None) == (len(found.values) < 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"low": 76.0}, "low ≤ mean ≤ high"),
+        ({"n": 3}, "are not those of the values"),
+        ({"mean": 75.5}, "are not those of the values"),
+        ({"seed": 1}, "Extra inputs"),
+    ],
+)
+def test_a_crooked_reproduction_is_refused(changes, message):
+    right = {"recipe": "r", "paper": "p", "source": "s", "mean": 75.0, "low": 74.0, "high": 76.0, "n": 2}
+    assert Reproduction(**right, values=(74.0, 76.0)).score == "avg"
+    with pytest.raises(ValidationError, match=message):
+        Reproduction(**{**right, "values": (74.0, 76.0), **changes})
+
+
+def test_the_field_has_113_rows_over_four_encoders():
+    rows = papers.field()
+    of = {
+        encoder: [row for row in rows if row.encoder == encoder] for encoder in dict.fromkeys(r.encoder for r in rows)
+    }
+    assert {encoder: len(found) for encoder, found in of.items()} == {
+        "BERT-base": 41, "BERT-large": 22, "RoBERTa-base": 29, "RoBERTa-large": 21,
+    }  # fmt: skip
+    best = max(of["BERT-base"], key=lambda row: row.avg)
+    assert (best.method, best.avg) == ("RankCSE_listMLE", 80.36)
+    assert all(tuple(row.cells) == STS for row in papers.field())
+
+
+def test_exactly_eight_listed_averages_are_not_the_mean_of_their_row():
+    wrong = set()
+    for row in papers.field():
+        mean = sum(row.cells.values()) / 7
+        assert row.avg_recomputed == round(mean, 2)
+        if abs(row.avg - mean) > 0.015:
+            wrong.add((row.encoder, row.method))
+            assert row.note.startswith(f"the mean of the row is {mean:.2f}")
+        else:
+            assert "mean of the row" not in row.note
+    assert wrong == {
+        ("BERT-base", "EASE"), ("BERT-base", "MoCoSE"), ("BERT-base", "PromptBERT"), ("BERT-large", "BERT-Flow"),
+        ("BERT-large", "SimCSE+GS-InfoNCE"), ("RoBERTa-base", "EASE"), ("RoBERTa-base", "MCSE+coco"),
+        ("RoBERTa-large", "SimCSE+GS-InfoNCE"),
+    }  # fmt: skip
+
+
+def test_a_listed_spread_is_kept():
+    (row,) = [r for r in papers.field() if (r.encoder, r.method) == ("BERT-base", "MCSE+coco")]
+    assert (row.avg, row.spreads["avg"], row.cells["sts12"], row.spreads["sts12"]) == (76.6, 0.5, 71.2, 1.3)
+    assert sum(bool(r.spreads) for r in papers.field()) == 6
+
+
+def test_the_field_prints_our_papers_numbers_but_for_one_cell():
+    printed = papers.load("mocose").tables["sts"].values("MoCoSE")
+    (row,) = [r for r in papers.field() if (r.encoder, r.method) == ("BERT-base", "MoCoSE")]
+    listed = dict(zip(printed, [*row.cells.values(), row.avg], strict=True))
+    assert {name: (printed[name], listed[name]) for name in printed if printed[name] != listed[name]} == {
+        "STS12": (71.48, 71.58)
+    }
+
+
+def test_the_list_says_where_it_comes_from():
+    assert "Doragd/Awesome-Sentence-Embedding @ e0c8e45" in papers.field_source()
+
+
+def test_all_of_it_is_light():
+    code = (
+        "import sys; from registry import papers; papers.reproductions(); papers.field(); "
+        "papers.count([papers.load(key) for key in papers.names()]); "
+        "sys.exit(bool({'torch', 'transformers', 'scipy', 'numpy'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
