@@ -1,10 +1,10 @@
-"""Every row of the papers' ablation and sweep tables, five steps each, on the project's small encoders.
+"""Every setting of every study, five steps each, on the project's small encoders.
 
     CSE_DATA=../shared/data CSE_MODELS=../shared/models python -m benchmarks.ablations [--steps 5] [--only mocose ...]
 
-Prints a Markdown table: what the row changes, and the loss after the last step. Nothing is scored or recorded. Five
-steps fill no long queue, so rows that differ in its length alone have the same loss. The rows and their settings are in
-tests/ablations.toml; tests/test_ablations.py runs them for the full recipes on random models.
+Prints a Markdown table: what the setting changes, and the loss after the last step. Nothing is scored or recorded. Five
+steps fill no long queue, so settings that differ in its length alone have the same loss. The settings are those of
+recipes/studies/mini; tests/test_ablations.py runs those of recipes/studies on random models.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from pathlib import Path
 
 from cse_cli.job import Job
 from cse_cli.observer import Silent
-from cse_cli.recipe.load import load
+from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.running import prepare
+from cse_cli.study.cells import Cell, cells
+from cse_cli.study.load import all_studies, load_study
 from cse_cli.tracking import NullTracker
 from cse_cli.training.loop import Trainer
 from registry.errors import CseError
-from tests.ablations import Setting, settings
+
+SMALL = "studies/mini/"
 
 
 class Last(Silent):
@@ -36,49 +39,65 @@ class Last(Silent):
         self.loss = loss
 
 
-def run(setting: Setting, steps: int, device: str) -> float:
+def settings(beginnings: tuple[str, ...]) -> dict[str, Cell]:
+    """Return every experiment that trains, once, under the first study and row that ask for it."""
+    found: dict[str, tuple[str, Cell]] = {}
+    for name in all_studies():
+        stem = name.removeprefix(SMALL)
+        if name.startswith(SMALL) and stem.startswith(beginnings):
+            for cell in cells(load_study(name)):
+                found.setdefault(cell.hash, (f"{stem} · {cell.label}", cell))
+    trained = (one for one in found.values() if _loaded(one[1]).recipe.train.steps != 0)
+    return dict(trained)
+
+
+def _loaded(cell: Cell, *more: str, without: tuple[str, ...] = ()) -> LoadedRecipe:
+    return load(cell.recipe, [*cell.overrides, *more], [*cell.unset, *without])
+
+
+def run(cell: Cell, steps: int, device: str) -> float:
     """Return the loss after `steps` steps.
 
     Raises:
         CseError: It does not start, or a loss is no number.
     """
-    budget = [f"train.steps={steps}", "train.evaluate_every=0", "evaluate.untrained=false"]
-    loaded = load(setting.recipe, [*setting.set, *budget], [*setting.unset, "evaluate.select"])
+    budget = (f"train.steps={steps}", "train.evaluate_every=0", "evaluate.untrained=false")
+    loaded = _loaded(cell, *budget, without=("evaluate.select",))
     heard = Last()
     with tempfile.TemporaryDirectory() as folder:
         Trainer(prepare(Job(loaded, 0, device), heard), Path(folder), NullTracker(), heard).run()
     return heard.loss
 
 
-def lines(chosen: list[Setting], steps: int, device: str) -> Iterator[tuple[str, bool]]:
+def lines(chosen: dict[str, Cell], steps: int, device: str) -> Iterator[tuple[str, bool]]:
     """Yield a line of the table and whether its run came to its end."""
-    for setting in chosen:
-        changes = " ".join([*(f"--set {one}" for one in setting.set), *(f"--unset {one}" for one in setting.unset)])
+    for name, cell in chosen.items():
+        changes = " ".join([*(f"--set {one}" for one in cell.overrides), *(f"--unset {one}" for one in cell.unset)])
         began = time.perf_counter()
         try:
-            loss, ok = f"{run(setting, steps, device):.6f}", True
+            loss, ok = f"{run(cell, steps, device):.6f}", True
         except CseError as error:
             loss, ok = error.message.replace("\n", " "), False
         took = time.perf_counter() - began
-        cell = changes.replace("|", "\\|")
-        yield f"| {setting.name} | {setting.recipe} | {cell} | {loss} | {took:.1f} | {'yes' if ok else 'NO'} |", ok
+        changed = changes.replace("|", "\\|")
+        yield f"| {name} | {cell.recipe} | {changed} | {loss} | {took:.1f} | {'yes' if ok else 'NO'} |", ok
 
 
 def main() -> int:
-    """Run and print; return 1 where a row does not run."""
+    """Run and print; return 1 where a setting does not run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--only", nargs="*", default=[""], help="beginnings of table names, such as mocose.queue")
+    parser.add_argument("--only", nargs="*", default=[""], help="beginnings of studies' names, such as mocose_queue")
     parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
-    chosen = [setting for setting in settings(mini=True) if setting.name.startswith(tuple(asked.only))]
-    print(f"| row | recipe | changed | loss after {asked.steps} steps | seconds | ok |")
+    chosen = settings(tuple(asked.only))
+    print(f"| setting | recipe | changed | loss after {asked.steps} steps | seconds | ok |")
     print("| --- | --- | --- | ---: | ---: | --- |")
     good = 0
     for line, ok in lines(chosen, asked.steps, asked.device):
         print(line, flush=True)
         good += ok
-    print(f"\n{good} of {len(chosen)} rows took {asked.steps} steps")
+    print(f"\n{good} of {len(chosen)} settings took {asked.steps} steps")
     return 0 if good == len(chosen) else 1
 
 

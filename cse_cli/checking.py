@@ -1,32 +1,34 @@
-"""Recipes checked by the dozen."""
+"""Recipes and studies checked by the dozen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cse_cli.recipe.find import all_recipes, find, name_of
+from cse_cli.recipe.find import all_recipes, all_studies, find, is_study, name_of
 from cse_cli.recipe.load import load
 from cse_cli.recipe.problems import RecipeError
+from cse_cli.study.cells import cells
+from cse_cli.study.load import find_study, load_study
 from registry.errors import CseError
 
 
 def recipe_files(arguments: Sequence[str]) -> list[Path]:
-    """Return the files that paths, folders and names mean; every recipe known by name where there are none.
+    """Return the files that paths, folders and names mean; every recipe and study known by name where there are none.
 
     Raises:
         CseError: A name is unknown, or a folder holds no recipe.
     """
     if not arguments:
-        return list(all_recipes().values())
+        return [*all_recipes().values(), *all_studies().values()]
     return [path for argument in arguments for path in _files(argument)]
 
 
 def _files(argument: str) -> Iterator[Path]:
     folder = Path(argument)
     if not folder.is_dir():
-        yield find(argument)
+        yield find_study(argument) or find(argument)
         return
     found = sorted(folder.rglob("*.toml"))
     if not found:
@@ -35,14 +37,24 @@ def _files(argument: str) -> Iterator[Path]:
 
 
 def check(path: Path) -> dict[str, Any]:
-    """Return what `cse check` says of one file."""
-    about: dict[str, Any] = {"name": name_of(path), "path": str(path)}
+    """Return what `cse check` says of one file; of a study, every cell's recipe is checked too."""
+    kind = "study" if is_study(path) else "recipe"
+    about: dict[str, Any] = {"kind": kind, "name": name_of(path), "path": str(path)}
     try:
-        recipe = load(str(path)).recipe
+        known = _study(path) if kind == "study" else _recipe(path)
     except RecipeError as error:
         found = [{"where": p.where, "path": p.keys, "message": p.message, "text": str(p)} for p in error.problems]
         return {**about, "valid": False, "problems": found}
     except CseError as error:
         problem = {"where": str(path), "path": "", "message": str(error), "text": f"{path}: {error}"}
         return {**about, "valid": False, "problems": [problem]}
-    return {**about, "valid": True, "hash": recipe.hash(), "problems": []}
+    return {**about, "valid": True, **known, "problems": []}
+
+
+def _recipe(path: Path) -> Mapping[str, Any]:
+    return {"hash": load(str(path)).recipe.hash()}
+
+
+def _study(path: Path) -> Mapping[str, Any]:
+    study = load_study(str(path))
+    return {"cells": len(cells(study)), "seeds": list(study.seed_list)}

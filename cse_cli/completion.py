@@ -1,4 +1,4 @@
-"""Shell completion of recipe and component names, without importing a component: from a small index on disk.
+"""Shell completion of recipe, study and component names, without importing a component: from a small index on disk.
 
 Imported by every command, so it imports nothing itself.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 KINDS = ("augmenters", "encoders", "evaluators", "generators", "heads", "losses", "queues")
-_VERSION = 2
+_VERSION = 3
 _REGISTERED = r'@[A-Z]+\.register\("([^"]+)"\)'
 
 
@@ -25,6 +25,23 @@ def complete_recipe(incomplete: str) -> list[tuple[str, str]]:
     titles = _index().get("recipes", {})
     named = [(name, titles.get(name, "")) for name in all_recipes() if name.startswith(incomplete)]
     return named + [(path, "") for path in _paths(incomplete)]
+
+
+def complete_study(incomplete: str) -> list[tuple[str, str]]:
+    """Return name and title of every study that starts so, then files and folders on that path."""
+    return [*_studies(incomplete), *((path, "") for path in _paths(incomplete))]
+
+
+def complete_recipe_or_study(incomplete: str) -> list[tuple[str, str]]:
+    """Return what `cse run` and `cse check` take."""
+    return [*_studies(incomplete), *complete_recipe(incomplete)]
+
+
+def _studies(incomplete: str) -> list[tuple[str, str]]:
+    from cse_cli.recipe.find import all_studies
+
+    titles = _index().get("studies", {})
+    return [(name, titles.get(name, "")) for name in all_studies() if name.startswith(incomplete)]
 
 
 def complete_component(incomplete: str) -> list[tuple[str, str]]:
@@ -39,20 +56,27 @@ def complete_anything(incomplete: str) -> list[tuple[str, str]]:
 
 def complete_kind(incomplete: str) -> list[str]:
     """Return what `cse list` takes."""
-    return [kind for kind in (*KINDS, "recipes") if kind.startswith(incomplete)]
+    return [kind for kind in (*KINDS, "recipes", "studies") if kind.startswith(incomplete)]
 
 
 def remember() -> None:
     """Write the index anew where it is missing or stale; a folder that cannot be written is no reason to fail."""
     if _index():
         return
-    from cse_cli.recipe.find import all_recipes
-    from cse_cli.recipe.titles import title
+    from cse_cli.recipe.find import all_recipes, all_studies
+    from cse_cli.recipe.titles import study_title, title
     from registry.kinds import REGISTRIES
 
     components = {kind.kind: {entry.name: entry.summary for entry in kind} for kind in REGISTRIES}
     recipes = {name: title(path) for name, path in all_recipes().items()}
-    index = {"version": _VERSION, "stamp": _stamp(), "components": components, "recipes": recipes}
+    studies = {name: study_title(path) for name, path in all_studies().items()}
+    index = {
+        "version": _VERSION,
+        "stamp": _stamp(),
+        "components": components,
+        "recipes": recipes,
+        "studies": studies,
+    }
     path = _path()
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from cse_cli.data import Batches, Text
 from cse_cli.devices import Compute
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.resolve import Experiment
 from cse_cli.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Below:
+    """Where a run stands that is part of another.
+
+    Args:
+        parent: The run it belongs to; None where that is not recorded.
+        name: Its own name.
+        tags: What else says so.
+    """
+
+    parent: str | None
+    name: str
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -20,12 +36,18 @@ class Job:
         seed: Of initialisation, dropout and order.
         device: As `cse_cli.devices.choose` takes it.
         resume: The run to take up again.
+        study: The cell of a study that it belongs to, as its tag says.
+        below: The run that it is part of.
+        lean: Whether only scores and curves are kept: no model, no figures, no numbers of single pairs.
     """
 
     loaded: LoadedRecipe
     seed: int
     device: str = "auto"
     resume: RunFolder | None = None
+    study: str | None = None
+    below: Below | None = None
+    lean: bool = False
 
 
 @dataclass(frozen=True)

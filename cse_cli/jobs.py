@@ -30,6 +30,8 @@ class Asked:
         seed: One seed instead of the recipe's own.
         seeds: A count, or a list with commas.
         resume: Beginning of the id of the run to take up.
+        workers: How many processes share a study; None is one a CUDA device.
+        worker: Whether this process is one of them, started by another.
     """
 
     recipes: Sequence[str] = ()
@@ -39,6 +41,8 @@ class Asked:
     seeds: str | None = None
     device: str = "auto"
     resume: str | None = None
+    workers: int | None = None
+    worker: bool = False
 
 
 def jobs(asked: Asked) -> list[Job]:
@@ -47,14 +51,14 @@ def jobs(asked: Asked) -> list[Job]:
     Raises:
         CseError: Nothing to run, options that exclude each other, or recipes with errors.
     """
-    if asked.seed is not None and asked.seeds is not None:
-        raise CseError("--seed and --seeds exclude each other", "use --seed 7 for one run, --seeds 3 for seeds 0, 1, 2")
+    if asked.workers is not None:
+        raise CseError("--workers is for studies", "`cse list studies` shows them; recipes run one after the other")
     if asked.resume is not None:
         return [_resumed(asked, find(asked.resume))]
     if not asked.recipes:
         raise CseError("no recipe given", "try `cse run quickstart`; `cse list recipes` shows all")
-    seeds = _seeds(asked)
-    found = [_job(asked, recipe, seed) for recipe in asked.recipes for seed in seeds]
+    chosen = seeds(asked)
+    found = [_job(asked, recipe, seed) for recipe in asked.recipes for seed in chosen]
     remember()
     return found
 
@@ -77,20 +81,26 @@ def _resumed(asked: Asked, folder: RunFolder) -> Job:
     return replace(job, loaded=replace(job.loaded, name=folder.recipe, path=folder.source), resume=folder)
 
 
-def _seeds(asked: Asked) -> list[int | None]:
-    """Return the seeds of each recipe; None is the recipe's own."""
-    seeds = asked.seeds
-    if seeds is None:
+def seeds(asked: Asked) -> list[int | None]:
+    """Return the seeds of each recipe; None is the recipe's own.
+
+    Raises:
+        CseError: They cannot be read, or are given twice.
+    """
+    if asked.seed is not None and asked.seeds is not None:
+        raise CseError("--seed and --seeds exclude each other", "use --seed 7 for one run, --seeds 3 for seeds 0, 1, 2")
+    listed = asked.seeds
+    if listed is None:
         return [asked.seed]
     try:
-        numbers = [int(part) for part in seeds.split(",")]
+        numbers = [int(part) for part in listed.split(",")]
     except ValueError as error:
-        raise CseError(f"--seeds: '{seeds}' is neither a number nor a list of numbers", "use 3, or 1,5,7") from error
-    if "," not in seeds:
+        raise CseError(f"--seeds: '{listed}' is neither a number nor a list of numbers", "use 3, or 1,5,7") from error
+    if "," not in listed:
         numbers = list(range(numbers[0]))
     if not numbers or min(numbers) < 0 or max(numbers) >= 2**32 or len(set(numbers)) < len(numbers):
         raise CseError(
-            f"--seeds: '{seeds}' is not one or several different seeds from 0 to {2**32 - 1}",
+            f"--seeds: '{listed}' is not one or several different seeds from 0 to {2**32 - 1}",
             "use 3 for seeds 0, 1, 2, or a list such as 1,5,7",
         )
     return list(numbers)

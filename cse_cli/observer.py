@@ -30,6 +30,10 @@ class Started:
     sentences: int
 
 
+class Pruned(Exception):  # noqa: N818 - an end on purpose, not an error
+    """Raised by an observer to end its run: going on is not worth it. The run keeps its curve and has no result."""
+
+
 class Observer(Protocol):
     """Hears of progress; must not slow training down."""
 
@@ -44,6 +48,9 @@ class Observer(Protocol):
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Dev scores ("evaluator.metric" → value) of a step are known."""
+
+    def collapsed(self, text: str) -> None:
+        """Sentence vectors have fallen together; told once."""
 
     def warned(self, text: str) -> None:
         """Something needs a person's eye."""
@@ -65,6 +72,9 @@ class Silent:
         """Say nothing."""
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Say nothing."""
+
+    def collapsed(self, text: str) -> None:
         """Say nothing."""
 
     def warned(self, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -30,7 +31,7 @@ class Screen:
         self._dev = ""
         self._from = (0, 0.0)
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -94,6 +95,10 @@ class Screen:
         self._dev = f"dev {next(iter(scores.values())):.2f}  "
         label = "untrained" if step == 0 else f"step {step}"
         self.console.print(f"  {label:>12}  {shown}{'  [green]best[/green]' if best else ''}", soft_wrap=True)
+
+    def collapsed(self, text: str) -> None:
+        """Print it as a warning."""
+        self.warned(text)
 
     def warned(self, text: str) -> None:
         """Print a warning."""

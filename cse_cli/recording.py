@@ -47,6 +47,10 @@ def tags(job: Job) -> dict[str, str]:
     }
     if recipe.paper is not None:
         tags["cse.paper"] = f"{recipe.paper.key}/{recipe.paper.table}/{recipe.paper.row}"
+    if job.study is not None:
+        tags["cse.study"] = job.study
+    if job.below is not None:
+        tags |= job.below.tags
     if _test_selected(recipe):
         tags["cse.test_selected"] = "true"
     return tags
@@ -66,14 +70,21 @@ def record_inputs(tracker: tracking.Tracker, prepared: Prepared) -> None:
 
 
 def record_outcome(tracker: tracking.Tracker, prepared: Prepared, result: Result, folder: Path) -> None:
-    """Write scores, the typed result and the selected model."""
+    """Write scores, the typed result and the selected model, if that is to be kept."""
     recipe = prepared.job.loaded.recipe
     final = {f"eval/{name}.{metric}": v for name, values in result.scores.items() for metric, v in values.items()}
     tracker.metrics(final, prepared.steps)
     tracker.text("result.json", result.model_dump_json(indent=1))
-    model = folder / "model"
-    prepared.experiment.scored.export(model, recipe.evaluate.max_length)
-    tracker.folder(model, "model")
+    if not prepared.job.lean:
+        model = folder / "model"
+        prepared.experiment.scored.export(model, recipe.evaluate.max_length)
+        tracker.folder(model, "model")
+
+
+def record_details(tracker: tracking.Tracker, prepared: Prepared, result: Result, folder: Path) -> list[str]:
+    """Write the numbers behind the scores, and figures of them; return what the user should be told."""
+    record_series(tracker, prepared, folder)
+    return record_figures(tracker, prepared, result, folder)
 
 
 def record_series(tracker: tracking.Tracker, prepared: Prepared, folder: Path) -> None:

@@ -15,6 +15,7 @@ SCHEMA_VERSION = 1
 _HEADINGS = {
     "augmenters": ("name", "acts on", "summary"),
     "recipes": ("name", "title", "paper's row"),
+    "studies": ("name", "title", "paper's table", "rows", "seeds"),
 }  # fmt: skip
 
 
@@ -48,6 +49,18 @@ def print_recipes(lines: Sequence[Mapping[str, Any]]) -> None:
         table.add_column(heading, no_wrap=heading == "name")
     for line in lines:
         table.add_row(*(escape(str(line[key] or "")) for key in ("name", "title", "paper")))
+    _console().print(table)
+
+
+def print_studies(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print name, title, table and size of studies."""
+    table = _table(f"studies ({len(lines)})")
+    for heading in _HEADINGS["studies"]:
+        number = heading in ("rows", "seeds")
+        table.add_column(heading, no_wrap=heading == "name", justify="right" if number else "left")
+    for line in lines:
+        shown = (line["name"], line["title"], line["paper"] or "", str(line["rows"]), str(len(line["seeds"])))
+        table.add_row(*(escape(cell) for cell in shown))
     _console().print(table)
 
 
@@ -107,13 +120,16 @@ def _toml(value: Any) -> str:
 
 
 def print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
-    """Print what is wrong, then how many recipes were checked."""
+    """Print what is wrong, then how many recipes and studies were checked."""
     for check in checks:
         for problem in check["problems"]:
             sys.stdout.write(f"{problem['text']}\n")
     wrong = sum(not check["valid"] for check in checks)
-    recipes = f"{len(checks)} recipe{'' if len(checks) == 1 else 's'}"
-    sys.stdout.write(f"{recipes} checked: {f'{wrong} with problems' if wrong else 'all valid'}\n")
+    studies = sum(check["kind"] == "study" for check in checks)
+    recipes = len(checks) - studies
+    told = [f"{recipes} recipe{'' if recipes == 1 else 's'}"] if recipes or not studies else []
+    told += [f"{studies} {'study' if studies == 1 else 'studies'}"] if studies else []
+    sys.stdout.write(f"{' and '.join(told)} checked: {f'{wrong} with problems' if wrong else 'all valid'}\n")
 
 
 def warn_of_plugins(broken: Mapping[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ class RunFolder:
         Raises:
             CseError: It did.
         """
-        if (self.path / FINISHED).exists():
+        if is_finished(self.run_id):
             raise CseError(f"run {self.run_id[:8]} is finished", f"`cse runs show {self.run_id[:8]}` shows its scores")
 
     def demand_same(self, resolved: Mapping[str, Any]) -> None:
@@ -73,12 +74,19 @@ class RunFolder:
         Raises:
             CseError: Naming each changed key with both values.
         """
-        before, after = ({k: v for k, v in r.items() if k not in FREE_ON_RESUME} for r in (self.resolved, resolved))
-        if changed := list(differences(before, after)):
+        if changed := self._changes(resolved):
             raise CseError(
                 f"run {self.run_id[:8]} cannot go on with changed settings:\n  " + "\n  ".join(changed),
                 "put them back, or start a new run without --resume",
             )
+
+    def is_of(self, resolved: Mapping[str, Any]) -> bool:
+        """Tell whether the run is of a resolved recipe, its seed included."""
+        return not self._changes(resolved)
+
+    def _changes(self, resolved: Mapping[str, Any]) -> list[str]:
+        before, after = ({k: v for k, v in r.items() if k not in FREE_ON_RESUME} for r in (self.resolved, resolved))
+        return list(differences(before, after))
 
 
 def _write(path: Path, text: str) -> None:
@@ -111,8 +119,28 @@ def find(run: str) -> RunFolder:
         raise UnknownNameError(
             f"{what} with an id starting with '{run}' in {runs()}.{hint}", "`cse runs ls` shows them"
         )
-    content = json.loads(known[matching[0]].read_text(encoding="utf-8"))
+    return _read(known[matching[0]])
+
+
+def _read(file: Path) -> RunFolder:
+    content = json.loads(file.read_text(encoding="utf-8"))
     return RunFolder(content["run_id"], content["recipe"], Path(content["source"]), content["resolved"])
+
+
+def is_finished(run_id: str) -> bool:
+    """Tell whether a run of this machine came to its end."""
+    return (runs() / run_id / FINISHED).exists()
+
+
+def unfinished(resolved: Mapping[str, Any]) -> list[RunFolder]:
+    """Return the runs of a resolved recipe that did not come to their end, the one that got on last first."""
+    found: list[tuple[float, RunFolder]] = []
+    for file in runs().glob("*/run.json"):
+        with suppress(OSError, ValueError, KeyError):  # another process deletes it, or another version wrote it
+            folder = _read(file)
+            if not is_finished(folder.run_id) and folder.is_of(resolved):
+                found.append((max(path.stat().st_mtime for path in folder.path.iterdir()), folder))
+    return [folder for _, folder in sorted(found, key=lambda pair: -pair[0])]
 
 
 def model_of_run(run: str) -> str | None:

@@ -14,10 +14,11 @@ from cse_cli.devices import choose
 from cse_cli.evaluation import evaluate
 from cse_cli.home import home
 from cse_cli.job import Job, Prepared
-from cse_cli.observer import Observer, Started
+from cse_cli.observer import Observer, Pruned, Started
 from cse_cli.resolve import resolve
 from cse_cli.results import Result
 from cse_cli.run_folder import RunFolder
+from cse_cli.tracking import tags
 from cse_cli.training import checkpoint
 from cse_cli.training.loop import Trainer, state_digest
 from registry.errors import RunFailedError
@@ -53,11 +54,12 @@ def execute(job: Job, observer: Observer) -> Result:
 
     Raises:
         CseError: It could not start, or failed on the way; the record then says FAILED.
+        Pruned: The observer ended it; the record then says FINISHED, marked as pruned.
     """
     prepared = prepare(job, observer)
     recipe = job.loaded.recipe
     tracker, folder = _begin(prepared)
-    with _explained(folder, observer), tracking.ending(tracker):
+    with _explained(folder, observer), tracking.ending(tracker), _pruned(folder, tracker):
         if job.resume is None:
             recording.record_inputs(tracker, prepared)
             folder.create()  # after its inputs are recorded: what can be taken up again has them
@@ -67,11 +69,21 @@ def execute(job: Job, observer: Observer) -> Result:
         scores = evaluate(one.scored, one.evaluators, recipe.evaluate, prepared.compute, plans=one.plans)
         result = recording.make_result(prepared, trainer, scores, tracker.run_id)
         recording.record_outcome(tracker, prepared, result, folder.path)
-        recording.record_series(tracker, prepared, folder.path)
-        for told in recording.record_figures(tracker, prepared, result, folder.path):
+        for told in [] if job.lean else recording.record_details(tracker, prepared, result, folder.path):
             observer.warned(told)
     folder.close()
     return result
+
+
+@contextmanager
+def _pruned(folder: RunFolder, tracker: tracking.Tracker) -> Iterator[None]:
+    """Mark a run that its observer ended, and leave nothing to take up."""
+    try:
+        yield
+    except Pruned:
+        tracker.tags({tags.PRUNED: "true"})
+        folder.close()
+        raise
 
 
 @contextmanager
@@ -90,11 +102,12 @@ def _explained(folder: RunFolder, observer: Observer) -> Iterator[None]:
 
 def _begin(prepared: Prepared) -> tuple[tracking.Tracker, RunFolder]:
     job = prepared.job
-    name = f"{job.loaded.name} seed {job.seed}"
+    name = job.below.name if job.below else f"{job.loaded.name} seed {job.seed}"
     if job.resume is not None:
         return tracking.start(name, {}, {}, job.resume.run_id), job.resume
     resolved = job.loaded.recipe.resolved()
-    tracker = tracking.start(name, recording.params(resolved), recording.tags(job))
+    parent = job.below.parent if job.below else None
+    tracker = tracking.start(name, recording.params(resolved), recording.tags(job), parent=parent)
     return tracker, RunFolder(tracker.run_id, job.loaded.name, job.loaded.path.absolute(), resolved)
 
 

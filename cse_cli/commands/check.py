@@ -1,4 +1,4 @@
-"""`cse check`: recipes validated without building anything."""
+"""`cse check`: recipes and studies validated without building anything."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.completion import complete_recipe
+from cse_cli.completion import complete_recipe_or_study
 
-EPILOG = "Examples:  cse check  ·  cse check recipes/  ·  cse check my.toml ifcl_en --json"
+EPILOG = (
+    "Examples:  cse check  ·  cse check recipes/  ·  cse check my.toml ifcl_en --json  ·  cse check studies/ifcl_fig4c"
+)
 
 
 def add(app: typer.Typer) -> None:
@@ -19,11 +21,13 @@ def add(app: typer.Typer) -> None:
 def check(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(help="Recipes, names or folders; all known if left out.", autocompletion=complete_recipe),
+        typer.Argument(
+            help="Recipes, studies, names or folders; all known if left out.", autocompletion=complete_recipe_or_study
+        ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Validate recipes: names, types, ranges, inputs and references. Needs no model, data or network."""
+    """Validate recipes, and studies cell by cell: names, types, ranges, references. Needs no model, data or network."""
     from cse_cli.checking import check as check_one
     from cse_cli.checking import recipe_files
     from cse_cli.completion import remember
@@ -32,7 +36,8 @@ def check(
     checks = [check_one(path) for path in recipe_files(paths or [])]
     wrong = sum(not one["valid"] for one in checks)
     if json_:
-        write_json({"checked": len(checks), "invalid": wrong, "recipes": checks})
+        kinds = {kind: [one for one in checks if one["kind"] == kind] for kind in ("recipe", "study")}
+        write_json({"checked": len(checks), "invalid": wrong, "recipes": kinds["recipe"], "studies": kinds["study"]})
     else:
         print_checks(checks)
     if wrong:

@@ -1,4 +1,4 @@
-"""`cse list`: what can be composed, and the recipes that compose it."""
+"""`cse list`: what can be composed, the recipes that compose it, and the studies that vary them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import typer
 
 from cse_cli.completion import complete_kind
 
-EPILOG = "Examples:  cse list  ·  cse list losses  ·  cse list recipes  ·  cse list augmenters --json"
+EPILOG = (
+    "Examples:  cse list  ·  cse list losses  ·  cse list recipes  ·  cse list studies  ·  cse list augmenters --json"
+)
 
 
 def add(app: typer.Typer) -> None:
@@ -20,16 +22,16 @@ def list_(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="augmenters, encoders, evaluators, generators, heads, losses, queues or recipes; all if left out.",
+            help="augmenters, encoders, evaluators, generators, heads, losses, queues, recipes, studies; else all.",
             autocompletion=complete_kind,
         ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """List registered components and recipes."""
+    """List registered components, recipes and studies."""
     from cse_cli.completion import remember
     from cse_cli.listing import listing
-    from cse_cli.render_registry import print_components, print_recipes, warn_of_plugins, write_json
+    from cse_cli.render_registry import print_components, print_recipes, print_studies, warn_of_plugins, write_json
 
     found = listing(kind)
     remember()
@@ -40,3 +42,5 @@ def list_(
     print_components(found.components)
     if found.recipes is not None:
         print_recipes(found.recipes)
+    if found.studies is not None:
+        print_studies(found.studies)

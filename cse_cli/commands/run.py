@@ -1,4 +1,4 @@
-"""`cse run`: recipes → trained, scored, recorded runs."""
+"""`cse run`: recipes and studies → trained, scored, recorded runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.completion import complete_recipe
+from cse_cli.completion import complete_recipe_or_study
 
 EPILOG = (
     "Examples:  cse run quickstart  ·  cse run recipes/ifcl_en.toml --seeds 3  ·  "
-    "cse run mini/simcse_en --set train.steps=100 --set losses.info_nce.temperature=0.1  ·  cse run --resume 3f2a"
+    "cse run mini/simcse_en --set train.steps=100 --set losses.info_nce.temperature=0.1  ·  "
+    "cse run --resume 3f2a  ·  cse run studies/mini/ifcl_queue_length"
 )
 
 
@@ -21,7 +22,8 @@ def add(app: typer.Typer) -> None:
 
 def run(
     recipes: Annotated[
-        list[str] | None, typer.Argument(help="Recipe files or names.", autocompletion=complete_recipe)
+        list[str] | None,
+        typer.Argument(help="Recipes or studies: files or names.", autocompletion=complete_recipe_or_study),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed instead of the recipe's own.")] = None,
     seeds: Annotated[str | None, typer.Option(help="How many seeds (0, 1, …), or a list such as 1,5,7.")] = None,
@@ -30,10 +32,19 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Build all, show one batch of each view, stop.")] = False,
     resume: Annotated[str | None, typer.Option(help="Take up the run whose id starts so.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that share a study; one a CUDA device if left out.")
+    ] = None,
+    worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Train and score recipes; record each run in MLflow."""
+    """Train and score recipes, or all cells of studies; record each run in MLflow."""
     from cse_cli.jobs import Asked, jobs, plan_all, run_all
+    from cse_cli.study.load import find_study
 
-    asked = Asked(recipes or [], set_ or [], unset or [], seed, seeds, device, resume)
+    asked = Asked(recipes or [], set_ or [], unset or [], seed, seeds, device, resume, workers, worker)
+    if any(find_study(name) for name in asked.recipes):
+        from cse_cli.study.command import run_studies
+
+        raise typer.Exit(run_studies(asked, dry_run=dry_run, as_json=json_))
     raise typer.Exit((plan_all if dry_run else run_all)(jobs(asked), as_json=json_))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,14 +19,35 @@ def roots() -> list[Path]:
     return [root for root in dict.fromkeys([nearest, shipped]) if root.is_dir()]
 
 
+def is_study(path: Path) -> bool:
+    """Tell whether a file holds a study, not a recipe: it has a table [study]; it need not be valid."""
+    try:
+        # Not parsed: every command looks through all of them.
+        return _STUDY.search(path.read_text(encoding="utf-8-sig")) is not None
+    except (OSError, ValueError):
+        return False
+
+
+_STUDY = re.compile(r"""^\s*\[{0,2}\s*["']?study["']?\s*[].=]""", re.MULTILINE)
+
+
 def names_in(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of every recipe below a folder, sorted; "mini/ifcl_en" for one in a sub-folder."""
+    """Yield name and file of every recipe and study below a folder, sorted; "mini/ifcl_en" for a sub-folder's."""
     for path in sorted(root.rglob("*.toml")):
         yield path.relative_to(root).with_suffix("").as_posix(), path
 
 
 def all_recipes() -> dict[str, Path]:
     """Return name → file of every recipe that can be asked for by name; the nearest root wins."""
+    return {name: path for name, path in _everything().items() if not is_study(path)}
+
+
+def all_studies() -> dict[str, Path]:
+    """Return name → file of every study that can be asked for by name; the nearest root wins."""
+    return {name: path for name, path in _everything().items() if is_study(path)}
+
+
+def _everything() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for root in roots():
         for name, path in names_in(root):
@@ -50,12 +72,26 @@ def find(name: str) -> Path:
     """
     if name.endswith(".toml") or Path(name).is_absolute():
         return Path(name)
-    path = all_recipes().get(name)
+    path = _named(name)
     if path is None and (beside := Path(f"{name}.toml")).is_file():
         path = beside
     if path is None:
-        raise UnknownNameError(f"unknown recipe '{name}'.{suggestion(name, all_recipes())}", _ACTION)
+        studies = all_studies()
+        if name in studies:
+            raise UnknownNameError(f"'{name}' is a study, not a recipe", f"`cse run {name}` runs it")
+        near = suggestion(name, [*all_recipes(), *studies])
+        if name.startswith("studies/"):
+            raise UnknownNameError(f"unknown study '{name}'.{near}", "`cse list studies` shows all of them")
+        raise UnknownNameError(f"unknown recipe '{name}'.{near}", _ACTION)
     return path
+
+
+def _named(name: str) -> Path | None:
+    """Return the recipe of a bare name, without looking at all the others."""
+    if Path(name).as_posix() != name or ".." in Path(name).parts:
+        return None
+    found = next((path for root in roots() if (path := root / f"{name}.toml").is_file()), None)
+    return None if found is None or is_study(found) else found
 
 
 def find_parent(name: str, child: Path) -> Path | None:

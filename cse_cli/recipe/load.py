@@ -12,6 +12,7 @@ from cse_cli.recipe.merge import chain, merged
 from cse_cli.recipe.origins import Origins
 from cse_cli.recipe.overrides import Override, apply, assigned, parse
 from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.sources import Source
 from cse_cli.recipe.validate import validate
 
 
@@ -34,6 +35,28 @@ class LoadedRecipe:
     origins: Origins
 
 
+@dataclass(frozen=True)
+class WrittenRecipe:
+    """A recipe's files, read and joined but not validated: what several settings of it have in common."""
+
+    name: str
+    path: Path
+    sources: tuple[Source, ...]
+    tables: dict[str, Any]
+
+
+def read(name_or_path: str) -> WrittenRecipe:
+    """Find, read and merge a recipe.
+
+    Raises:
+        UnknownNameError: No recipe of that name.
+        RecipeError: A file cannot be read.
+    """
+    path = find(name_or_path)
+    sources = chain(path)
+    return WrittenRecipe(name_of(path), path, sources, merged(sources))
+
+
 def load(name_or_path: str, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> LoadedRecipe:
     """Find, read, merge and validate a recipe. Nothing is built, fetched or written.
 
@@ -47,12 +70,24 @@ def load(name_or_path: str, overrides: Sequence[str] = (), unset: Sequence[str] 
         RecipeError: It cannot be read or is not valid; all reasons, each with its place.
     """
     changes = parse(overrides, unset)
-    path = find(name_or_path)
-    sources = chain(path)
-    tables, where = apply(merged(sources), changes)
+    return _complete(read(name_or_path), changes)
+
+
+def changed(written: WrittenRecipe, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> LoadedRecipe:
+    """Validate a recipe that has been read, as `load` does.
+
+    Raises:
+        RecipeError: It is not valid with these settings.
+    """
+    return _complete(written, parse(overrides, unset))
+
+
+def _complete(written: WrittenRecipe, changes: Sequence[Override]) -> LoadedRecipe:
+    sources = written.sources
+    tables, where = apply(written.tables, changes)
     labels = [(keys, change.label) for keys, change in zip(where, changes, strict=True) if not change.unset]
     origins = Origins(sources, tuple(labels))
-    return LoadedRecipe(validate(tables, origins), name_of(path), path, sources[0].text, tables, origins)
+    return LoadedRecipe(validate(tables, origins), written.name, written.path, sources[0].text, tables, origins)
 
 
 def with_value(loaded: LoadedRecipe, path: str, value: Any) -> LoadedRecipe:

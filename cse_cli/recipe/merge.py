@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from cse_cli.recipe.find import all_recipes, find_parent
+from cse_cli.recipe.find import all_recipes, all_studies, find_parent
 from cse_cli.recipe.positions import Keys
 from cse_cli.recipe.problems import Problem, RecipeError
 from cse_cli.recipe.sources import Source, read_source
@@ -20,35 +20,60 @@ OWN_KEYS = frozenset({"name", "weight", "views", "queue", "heads"})
 _MERGE_KEYS = ("extends", "remove")
 
 
-def chain(path: Path) -> tuple[Source, ...]:
-    """Return a recipe's file and those it extends, nearest first.
+STUDY = "study"
+"""The one table of a study's file."""
+
+
+def chain(path: Path, *, study: bool = False) -> tuple[Source, ...]:
+    """Return a recipe's file and those it extends, nearest first; with `study`, a study's, which extends studies.
 
     Raises:
-        RecipeError: One of them cannot be read, is unknown, or extends itself by a detour.
+        RecipeError: One of them cannot be read, is unknown, is of the other sort, or extends itself by a detour.
     """
-    sources = [read_source(path)]
-    while "extends" in sources[-1].tables:
-        parent = _parent(sources[-1])
+    sources = [_read(path, study)]
+    while "extends" in _top(sources[-1], study):
+        last, keys = sources[-1], _extends(study)
+        parent = _parent(last, study)
         if any(parent.resolve() == source.path.resolve() for source in sources):
             circle = " → ".join(source.path.name for source in sources)
-            raise _refused(sources[-1], f"extends in a circle: {circle} → {parent.name}")
+            raise _refused(last, keys, f"extends in a circle: {circle} → {parent.name}")
         if not parent.is_file():
-            raise _refused(sources[-1], f"no such file: {parent}")
-        sources.append(read_source(parent))
+            raise _refused(last, keys, f"no such file: {parent}")
+        sources.append(_read(parent, study))
     return tuple(sources)
 
 
-def _parent(source: Source) -> Path:
-    name = source.tables["extends"]
+def _extends(study: bool) -> Keys:
+    return (STUDY, "extends") if study else ("extends",)
+
+
+def _top(source: Source, study: bool) -> dict[str, Any]:
+    """Return the table that `extends` stands in."""
+    table = source.tables.get(STUDY) if study else source.tables
+    return table if isinstance(table, dict) else {}
+
+
+def _read(path: Path, study: bool) -> Source:
+    source = read_source(path)
+    if study and STUDY not in source.tables:
+        raise _refused(source, (), f"this is a recipe, not a study: it has no table [{STUDY}]")
+    if not study and STUDY in source.tables:
+        raise _refused(source, (STUDY,), f"this is a study, not a recipe; `cse run {source.label}` runs it")
+    return source
+
+
+def _parent(source: Source, study: bool) -> Path:
+    name, keys = _top(source, study)["extends"], _extends(study)
+    what = STUDY if study else "recipe"
     if not isinstance(name, str):
-        raise _refused(source, "should be the name or the path of one recipe, in quotes")
+        raise _refused(source, keys, f"should be the name or the path of one {what}, in quotes")
     parent = find_parent(name, source.path)
     if parent is not None:
         return parent
-    hint = suggestion(name, all_recipes())
+    hint = suggestion(name, all_studies() if study else all_recipes())
     if (source.path.parent / f"{name}.toml").is_file():
         hint = f" Did you mean '{name}.toml', the file beside this one?"
-    raise _refused(source, f"unknown recipe '{name}'.{hint}")
+    raise _refused(source, keys, f"unknown {what} '{name}'.{hint}")
 
 
 def merged(sources: tuple[Source, ...]) -> dict[str, Any]:
@@ -154,5 +179,5 @@ def _problem(source: Source, keys: Keys, message: str) -> Problem:
     return Problem(where, ".".join(str(key) for key in keys), message)
 
 
-def _refused(source: Source, message: str) -> RecipeError:
-    return RecipeError([_problem(source, ("extends",), message)])
+def _refused(source: Source, keys: Keys, message: str) -> RecipeError:
+    return RecipeError([_problem(source, keys, message)])

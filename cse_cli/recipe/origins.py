@@ -52,10 +52,10 @@ class Origins:
         shorter = (self._file(keys[:length], at_key=True) for length in range(len(keys) - 1, 0, -1))
         return next((place for place in shorter if place), None)
 
-    def error(self, found: Iterable[Found]) -> RecipeError:
+    def error(self, found: Iterable[Found], what: str = "recipe") -> RecipeError:
         """Return the error that tells all of them, each at its place, in the order of the files."""
         told = [(self._rank(p), Problem(self.where(p.keys, at_key=p.at_key), dotted(p.keys), p.message)) for p in found]
-        return RecipeError([problem for _, problem in sorted(told, key=lambda pair: pair[0])])
+        return RecipeError([problem for _, problem in sorted(told, key=lambda pair: pair[0])], what)
 
     def _rank(self, problem: Found) -> tuple[str, int, int]:
         where = self.where(problem.keys, at_key=problem.at_key)

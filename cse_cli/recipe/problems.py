@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from cse_cli.recipe.positions import Keys
 from registry.errors import CseError
 
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
 
 @dataclass(frozen=True, order=True)
 class Problem:
@@ -30,12 +32,12 @@ class Problem:
 
 
 class RecipeError(CseError):
-    """A recipe that cannot be run, with every reason."""
+    """A recipe or study that cannot be run, with every reason."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[Problem], what: str = "recipe") -> None:
         self.problems = problems
         lines = [str(problem) for problem in problems]
-        super().__init__(lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} problems in the recipe", *lines]))
+        super().__init__(lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} problems in the {what}", *lines]))
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Problems:
 
 def dotted(keys: Keys) -> str:
     """Return a path as `--set` reads it; keys with unusual characters are quoted."""
-    return ".".join(str(k) if re.fullmatch(r"[A-Za-z0-9_-]+", str(k)) else json.dumps(k) for k in keys)
+    return ".".join([str(k) if _BARE.fullmatch(str(k)) else json.dumps(k) for k in keys])
 
 
 __all__ = ["Found", "Problem", "Problems", "RecipeError", "dotted"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import tomllib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +78,17 @@ def read_source(path: Path) -> Source:
 
 def _parsed(label: str, text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        return copy.deepcopy(_loads(text))
     except RecursionError:
         raise _refused(label, Place(1, 1), "not TOML: nested too deeply") from None
     except ValueError as error:
         raise _refused(label, *_syntax(str(error), text)) from None
+
+
+@lru_cache(maxsize=256)
+def _loads(text: str) -> dict[str, Any]:
+    """Parse once what many recipes and all cells of a study extend."""
+    return tomllib.loads(text)
 
 
 def _syntax(message: str, text: str) -> tuple[Place, str]:

@@ -16,7 +16,7 @@ def values(recipe: Recipe) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for section in ("data", "train", "evaluate"):
         found |= {f"{section}.{key}": value for key, value in getattr(recipe, section)}
-    for keys, part in _parts(recipe):
+    for keys, part in parts(recipe):
         for key, value in {**part.params, **_own(part)}.items():
             found[dotted((*keys, key))] = value
             if isinstance(value, Mapping):
@@ -30,7 +30,8 @@ def _own(part: Part) -> dict[str, Any]:
     return {key: value for key, value in part if key not in ("name", "params", "heads")}
 
 
-def _parts(recipe: Recipe) -> Iterator[tuple[Keys, Part]]:
+def parts(recipe: Recipe) -> Iterator[tuple[Keys, Part]]:
+    """Yield path and table of every component of a recipe."""
     for section in ("encoders", "losses", "evaluators"):
         for name, part in getattr(recipe, section).items():
             yield (section, name), part

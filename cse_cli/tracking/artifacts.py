@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlparse
@@ -44,6 +46,21 @@ def read_texts(client: MlflowClient, runs: list[Run], name: str) -> list[str | E
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(one, runs))
+
+
+@contextmanager
+def local_copy(client: MlflowClient, run: Run, name: str) -> Iterator[Path]:
+    """Yield where an artifact folder lies on this machine, fetched first where a server keeps it.
+
+    There is no such folder where the run has no such artifact.
+    """
+    if (local := folder(run)) is not None:
+        yield local / name
+        return
+    with TemporaryDirectory() as place:
+        if client.list_artifacts(run.info.run_id, name):
+            client.download_artifacts(run.info.run_id, name, place)
+        yield Path(place) / name
 
 
 def names(client: MlflowClient, run: Run) -> list[str]:

@@ -8,10 +8,23 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
 
+from cse_cli.observer import Pruned
+from cse_cli.tracking.tags import REASON
 from cse_cli.tracking.tracker import Tracker
+from registry.errors import CseError
 
 # Slurm and `docker stop` send SIGTERM, a closed terminal SIGHUP; MLflow by itself leaves such runs RUNNING for ever.
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+_LONGEST_REASON = 300
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return why something failed, short enough for a list."""
+    said = error.message if isinstance(error, CseError) else f"{type(error).__name__}: {error}"
+    first = said.strip().partition("\n")[0]
+    return first if len(first) <= _LONGEST_REASON else f"{first[: _LONGEST_REASON - 1]}…"
 
 
 class Terminated(SystemExit):
@@ -45,6 +58,9 @@ def ending(tracker: Tracker) -> Iterator[None]:
     try:
         yield
         tracker.finish("FINISHED")
+    except Pruned:
+        tracker.finish("FINISHED")
+        raise
     except (KeyboardInterrupt, Terminated):
         tracker.finish("KILLED")
         raise
@@ -52,6 +68,7 @@ def ending(tracker: Tracker) -> Iterator[None]:
         if asked.number is not None:
             tracker.finish("KILLED")
             raise Terminated(128 + asked.number) from error
+        tracker.tags({REASON: in_one_line(error)})
         tracker.finish("FAILED")
         raise
     finally:

@@ -20,7 +20,7 @@ _CLOCK_SECONDS = 2.0
 def is_stale(tags: Mapping[str, str], now: datetime | None = None) -> bool:
     """Return whether a run that says RUNNING has no process any more, as far as its tags tell."""
     if _is_ours(tags):
-        return not _lives(int(tags[names.PID]), tags.get(names.PROCESS_STARTED))
+        return not lives(int(tags[names.PID]), tags.get(names.PROCESS_STARTED))
     if names.HEARTBEAT not in tags:
         return False
     return (now or datetime.now(UTC)) - datetime.fromisoformat(tags[names.HEARTBEAT]) > SILENCE
@@ -30,14 +30,15 @@ def is_alive_here(tags: Mapping[str, str]) -> bool:
     """Return whether the run's process is one of this machine, other than this one, and alive."""
     if not _is_ours(tags) or int(tags[names.PID]) == os.getpid():
         return False
-    return _lives(int(tags[names.PID]), tags.get(names.PROCESS_STARTED))
+    return lives(int(tags[names.PID]), tags.get(names.PROCESS_STARTED))
 
 
 def _is_ours(tags: Mapping[str, str]) -> bool:
     return tags.get(names.HOST) == socket.gethostname() and names.PID in tags
 
 
-def _lives(pid: int, started: str | None) -> bool:
+def lives(pid: int, started: str | None) -> bool:
+    """Tell whether a process of this machine is alive; `started` is its start time in seconds, None is not checked."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:

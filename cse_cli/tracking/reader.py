@@ -13,11 +13,13 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from pydantic import ValidationError
 
+from cse_cli import series
+from cse_cli.home import runs
 from cse_cli.results import Result
 from cse_cli.tracking import artifacts, location
 from cse_cli.tracking import tags as tag_names
 from cse_cli.tracking.liveness import is_stale
-from cse_cli.tracking.store import open_store
+from cse_cli.tracking.store import REFUSED, open_store
 from registry.errors import CseError, UnknownNameError, suggestion
 
 _PAGE = 1000
@@ -63,9 +65,14 @@ class RunDetails:
 
 
 def finished_results() -> list[Result]:
-    """Return the results of all finished runs, newest first; says on stderr which could not be read."""
+    """Return the results of all finished runs, newest first; says on stderr which could not be read.
+
+    Trials of a search are left out: the best of many is no result until it is run again with fresh seeds.
+    """
     found: list[Result] = []
     for run in list_runs("attributes.status = 'FINISHED'"):
+        if tag_names.TUNE in run.tags:
+            continue
         if run.result is not None:
             found.append(run.result)
         else:
@@ -86,11 +93,11 @@ def list_runs(matching: str = "", limit: int | None = None) -> list[RecordedRun]
     if not location.exists(location.uri()):
         return []
     store = open_store()
-    runs = list(islice(_search(store.client, store.experiment, matching), limit))
-    finished = [run for run in runs if run.info.status == "FINISHED"]
+    found = list(islice(_search(store.client, store.experiment, matching), limit))
+    finished = [run for run in found if run.info.status == "FINISHED" and _has_result(run)]
     texts = artifacts.read_texts(store.client, finished, artifacts.RESULT)
     results = {run.info.run_id: _parsed(text) for run, text in zip(finished, texts, strict=True)}
-    return [_recorded(run, results.get(run.info.run_id)) for run in runs]
+    return [_recorded(run, results.get(run.info.run_id)) for run in found]
 
 
 def find_run(prefix_or_name: str) -> str:
@@ -142,6 +149,31 @@ def details(run_id: str) -> RunDetails:
     )
 
 
+def series_of(run_id: str) -> dict[str, dict[str, Any]]:
+    """Return evaluator → name → array of the numbers behind a run's scores; nothing where it kept none.
+
+    They are read from the run's folder on this machine, else from the store.
+    """
+    kept = runs() / run_id / series.FOLDER
+    if kept.is_dir():
+        return series.read(kept)
+    client = open_store().client
+    with artifacts.local_copy(client, client.get_run(run_id), series.FOLDER) as place:
+        return series.read(place)
+
+
+def text_of(run_id: str, name: str) -> str | None:
+    """Return a text that a run recorded, from its folder on this machine or else from the store; None without one."""
+    kept = runs() / run_id / name
+    try:
+        if kept.is_file():
+            return kept.read_text(encoding="utf-8")
+        client = open_store().client
+        return artifacts.read_text(client, client.get_run(run_id), name)
+    except REFUSED:
+        return None
+
+
 def close_run(run_id: str, force: bool = False) -> RecordedRun:
     """Mark a run whose process is gone as KILLED.
 
@@ -169,6 +201,10 @@ def _search(client: MlflowClient, experiment: str, matching: str) -> Iterator[Ru
         token = page.token
         if not token:
             return
+
+
+def _has_result(run: Run) -> bool:
+    return not {tag_names.SUMMARY, tag_names.PRUNED} & set(run.data.tags)
 
 
 def _parsed(text: str | Exception) -> Result | str:

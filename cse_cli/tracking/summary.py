@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean
@@ -46,8 +47,17 @@ def summary(run: RecordedRun) -> Summary:
         test=_test(result) if result else None,
         started=run.started,
         seconds=result.seconds if result else open_for,
-        note=run.unreadable or ("chosen on test data" if result and result.test_selected else ""),
+        note=run.unreadable or ", ".join(_notes(run)),
     )
+
+
+def _notes(run: RecordedRun) -> Iterator[str]:
+    if names.TUNE in run.tags:
+        yield f"trial {run.tags[names.TRIAL]}" if names.TRIAL in run.tags else f"search {run.tags[names.TUNE]}"
+    if names.PRUNED in run.tags:
+        yield "pruned"
+    if run.result is not None and run.result.test_selected:
+        yield "chosen on test data"
 
 
 def _dev(result: Result) -> float | None:

@@ -186,7 +186,7 @@ class Trainer:
                 self.observer.warned(notice)
         if warning is not None:
             self.tracker.metrics({"health/collapse_alarm": 1.0}, self.progress.step)
-            self.observer.warned(f"step {self.progress.step}: {warning}")
+            self.observer.collapsed(f"step {self.progress.step}: {warning}")
 
     def _evaluate(self) -> None:
         """Score the dev evaluator that selects; the untrained state is scored but never selected."""

@@ -1,0 +1,110 @@
+"""Several processes at one study: the same command on each device, sharing through claims."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+from time import sleep
+from typing import Any
+
+import torch
+
+Say = Callable[[str, str], None]
+"""Is given the name of a worker and a line it wrote."""
+
+_LIFE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a worker leaves behind.
+
+    Args:
+        report: What it wrote on stdout; None where it died before.
+    """
+
+    name: str
+    code: int
+    report: dict[str, Any] | None
+
+
+def devices(asked: str, workers: int | None) -> list[str]:
+    """Return the device of each worker: CUDA devices in turn where none is asked for."""
+    found = torch.cuda.device_count() if asked == "auto" and torch.cuda.is_available() else 0
+    count = workers or max(1, found)
+    return [f"cuda:{number % found}" for number in range(count)] if found > 1 else [asked] * count
+
+
+def share(arguments: Sequence[str], places: Sequence[str], say: Say) -> list[Ended]:
+    """Run `cse run` with these arguments on every device at once, and return when the last has ended."""
+    with TemporaryDirectory() as folder:
+        files = [Path(folder) / str(number) for number in range(len(places))]
+        started = [_start(arguments, place, file, len(places)) for place, file in zip(places, files, strict=True)]
+        names = [f"{number} {place}" for number, place in enumerate(places, 1)]
+        readers = [
+            Thread(target=_tell, args=(process, name, say), daemon=True)
+            for process, name in zip(started, names, strict=True)
+        ]
+        try:
+            for reader in readers:
+                reader.start()
+            for process in started:
+                process.wait()
+        except BaseException:
+            for process in started:
+                process.terminate()  # they record the end of their run, so that it can be taken up again
+            for process in started:
+                process.wait()
+            raise
+        for reader in readers:
+            reader.join()
+        return [
+            Ended(name, process.returncode, _report(file))
+            for name, process, file in zip(names, started, files, strict=True)
+        ]
+
+
+def _start(arguments: Sequence[str], place: str, file: Path, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "cse_cli", "run", *arguments, "--device", place, "--worker"]
+    environment = dict(os.environ)
+    if not place.startswith("cuda"):
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
+    with file.open("wb") as out:
+        # A session of its own: Ctrl-C reaches the parent alone, which ends each worker once.
+        return subprocess.Popen(
+            command, env=environment, stdout=out, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+
+def _tell(process: subprocess.Popen[str], name: str, say: Say) -> None:
+    for line in process.stderr or ():
+        if line.strip():
+            say(name, line.rstrip())
+
+
+def _report(file: Path) -> dict[str, Any] | None:
+    with suppress(ValueError):
+        report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return report
+    return None
+
+
+def end_with_parent() -> None:
+    """End this process when the one that started it is gone, be it killed: nobody would know that it still works."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            sleep(_LIFE_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=watch, daemon=True).start()

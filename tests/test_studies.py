@@ -1,0 +1,120 @@
+"""The shipped studies: each answers exactly what a paper's table asks, and has a version for the small encoders."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from cse_cli.recipe.load import load
+from cse_cli.study.cells import Cell, cells
+from cse_cli.study.load import all_studies, load_study, studies_of
+from cse_cli.study.schema import Study
+from registry import papers
+
+MINI = "studies/mini/"
+NAMES = [name for name in all_studies() if not name.startswith(MINI)]
+SMALL = [name for name in all_studies() if name.startswith(MINI)]
+TABLES = [(key, name) for key in papers.names() for name, table in papers.load(key).tables.items() if table.study]
+
+
+@cache
+def study(name: str) -> tuple[Study, tuple[Cell, ...]]:
+    found = load_study(name)
+    return found, tuple(cells(found))
+
+
+def hashes(name: str) -> list[str]:
+    return [cell.hash for cell in study(name)[1]]
+
+
+@pytest.mark.parametrize(("key", "identifier"), TABLES, ids=lambda part: part)
+def test_a_study_computes_every_cell_that_its_table_promises_once_and_no_other(key, identifier):
+    table = papers.load(key).tables[identifier]
+    promised = [(row, c.name) for row, c in table.printed() if table.answer(row, c.name).kind == "study"]
+    computed = []
+    for cell in study(table.study)[1]:
+        computed += [(cell.row, column) for column in cell.columns or [c for row, c in promised if row == cell.row]]
+    assert computed == promised  # in printed order, too
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_study_answers_something_and_is_found_by_it(name):
+    key, identifier = study(name)[0].answers
+    assert identifier in papers.load(key).tables or identifier in papers.load(key).figures
+    assert name in [found.name for found in studies_of(key, identifier)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_study_has_a_small_version(name):
+    small, own = study(name.replace("studies/", MINI))
+    whole = {(cell.row, column) for cell in study(name)[1] for column in cell.columns or ("",)}
+    assert {(cell.row, column) for cell in own for column in cell.columns or ("",)} <= whole
+    assert all(cell.recipe.startswith("mini/") for cell in own)
+    assert small.seed_list == (0, 1, 2)
+    assert small.answers == study(name)[0].answers
+
+
+def test_no_small_version_stands_alone():
+    assert {name.replace(MINI, "studies/") for name in SMALL} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", [*NAMES, *SMALL])
+def test_no_two_settings_are_the_same_experiment(name):
+    own = study(name)[1]
+    settings = {cell.hash: (cell.row, cell.recipe, cell.overrides) for cell in own}
+    # Columns of one run share it: they differ in what they score.
+    assert all(settings[cell.hash] == (cell.row, cell.recipe, cell.overrides) for cell in own)
+    assert len(settings) > 1
+
+
+@pytest.mark.parametrize(("row", "length"), [("M=320", 320), ("M=384", 384), ("M=448", 448), ("M=512", 512)])
+def test_small_queue_lengths_are_the_recipe_with_that_length(row, length):
+    wanted = load("mini/ifcl_en", [f"queue.length={length}"]).recipe.hash()
+    assert [cell.hash for cell in study("studies/mini/ifcl_queue_length")[1] if cell.row == row] == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "rows"),
+    [
+        ("ifcl_en", {("ifcl_ablation", "IFCL base"), ("ifcl_queue_length", "M=416"), ("ifcl_fig4c", "IFCL")}),
+        ("ifcl_zh", {("ifcl_queue_length", "M=448")}),
+        ("mini/ifcl_en", {("mini/ifcl_ablation", "IFCL base"), ("mini/ifcl_queue_length", "M=416")}),
+        ("ifcl_en_momentum", {("ifcl_fig4c", "MoCo w/ ME")}),
+        ("mocose_en", {
+            ("mocose_head_layers", "Proj. 1, Pred. 2"), ("mocose_augmentation", "+ FGSM"),
+            ("mocose_batch_size", "Size 64"), ("mocose_queue", "Queue 512, Initial 128"),
+            ("mocose_queue_age", "normal"), ("mocose_fgsm_epsilon", "5e-9"),
+            ("mocose_fig45_collapse", "MoCoSE"), ("mocose_fig8", "FGSM"),
+            ("mocose_fig2", "encoders.target.decay=0.85, queue.length=512"),
+            ("mocose_fig3", "train.batch_size=64, queue.length=512"), ("mocose_fig10", "queue.initial=128"),
+        }),
+        ("mocose_en_large", {("mocose_fig12", "train.batch_size=32, queue.length=512")}),
+        ("focal_infonce_en", {("focal_infonce_temperature", "tau=0.07"), ("focal_infonce_margin", "m=0.3")}),
+        ("focal_infonce_en_large", {("focal_infonce_temperature", "tau=0.07")}),
+        ("focal_infonce_en_roberta", {("focal_infonce_temperature", "tau=0.05"), ("focal_infonce_margin", "m=0.3")}),
+        ("focal_infonce_en_roberta_large", {("focal_infonce_temperature", "tau=0.05")}),
+        ("conisi_s_en", {
+            ("conisi_ablation", "ConIsI-s-BERT-base"), ("conisi_sentence_construction", "ConIsI-s BERT-base"),
+            ("conisi_lambda", "0.8"),
+        }),
+    ],
+)  # fmt: skip
+def test_the_rows_that_are_the_recipe_as_it_stands(recipe, rows):
+    wanted = load(recipe).recipe.hash()
+    same = [(name, cell) for name in (*NAMES, *SMALL) for cell in study(name)[1] if cell.hash == wanted]
+    sideways = {"Avg"}
+    found = {(n.removeprefix("studies/"), c.columns[0] if c.row in sideways else c.row) for n, c in same}
+    assert found == rows
+
+
+def test_the_grid_of_the_traceable_distance_holds_the_papers_best_one():
+    """1/(1 − 0.85) + 512/64 = 14.67, and 22.67 with the large encoder's batch of 32."""
+    for name, best in (("studies/mocose_fig2", 14.67), ("studies/mocose_fig3", 14.67), ("studies/mocose_fig12", 22.67)):
+        distances = set()
+        for cell in study(name)[1]:
+            said = load(cell.recipe, cell.overrides).recipe.resolved()
+            decay, length = said["encoders"]["target"]["decay"], said["queue"]["length"]
+            distances.add(round(1 / (1 - decay) + length / said["train"]["batch_size"], 2))
+        assert best in distances
+        assert min(distances) < best < max(distances)
