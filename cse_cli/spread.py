@@ -5,11 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
+
+Mark = Literal["within", "above", "below", "single seed", "test-selected", "stale", "doubtful"]
+SYMBOLS: dict[Mark, str] = {
+    "within": "≈",
+    "above": "▲",
+    "below": "▼",
+    "single seed": "¹",
+    "test-selected": "‡",
+    "stale": "†",
+    "doubtful": "?",
+}
+"""What stands beside a number. Only above and below say that there is a difference."""
+LEGEND: dict[Mark, str] = {
+    "within": "within the spread of the seeds: no difference shown (t test, 95 %)",
+    "above": "above the spread: a difference that the seeds do not explain",
+    "below": "below the spread: a difference that the seeds do not explain",
+    "single seed": "a single seed: no spread is known, so nothing can be said of a difference",
+    "test-selected": "state chosen on a test split: optimistic, never compared",
+    "stale": "not the recipe as its file stands today: changed since, or run with --set; never compared",
+    "doubtful": "doubtful as printed: see the note",
+}
 
 
 class Score(BaseModel):
@@ -17,10 +39,15 @@ class Score(BaseModel):
 
     Args:
         mean: Over the seeds; the printed number in a paper's row.
-        std: Sample standard deviation over the seeds; None for a single one.
+        std: Sample standard deviation over the seeds; None for a single one. In a paper's row, as printed.
         n: Seeds behind the mean.
         reference: What it is compared with: the paper's number, or the untrained encoder's.
         significant: Whether the difference is larger than the seeds' spread explains; never with fewer than two.
+        marks: What a reader must know of it before comparing.
+        implied: The value that the rest of the paper implies where the printed one is a misprint.
+        low: Smallest known value, of a distribution measured by others.
+        high: Largest.
+        digits: Decimals it is shown with.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -30,11 +57,30 @@ class Score(BaseModel):
     n: int = 1
     reference: float | None = None
     significant: bool = False
+    marks: tuple[Mark, ...] = ()
+    implied: float | None = None
+    low: float | None = None
+    high: float | None = None
+    digits: int = 2
 
     @property
     def difference(self) -> float | None:
         """`mean − reference`."""
         return None if self.reference is None else self.mean - self.reference
+
+    @property
+    def symbols(self) -> str:
+        """Its marks, one character each."""
+        return "".join(SYMBOLS[mark] for mark in self.marks)
+
+    def marked(self, *, stale: bool = False, test_selected: bool = False) -> Score:
+        """Return it with the marks of one of our cells; a doubt takes the significance away."""
+        doubts = {"test-selected": test_selected, "stale": stale, "single seed": self.n == 1}
+        marks: list[Mark] = [mark for mark in SYMBOLS if doubts.get(mark, False)]
+        if not marks and self.difference is not None:
+            marks = [("above" if self.difference > 0 else "below") if self.significant else "within"]
+        significant = self.significant and not (stale or test_selected)
+        return self.model_copy(update={"marks": tuple(marks), "significant": significant})
 
 
 def beside_one_run(values: Sequence[float], printed: float | None) -> Score:

@@ -1,63 +1,19 @@
-"""Finished results beside the papers' rows: grouping, statistics, marks, four formats."""
+"""Finished results beside the papers' rows: grouping, statistics, marks."""
 
-import csv
-import io
-import json
 import math
 from datetime import UTC, datetime
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from cse_cli import leaderboard
-from cse_cli.commands import leaderboard as command
-from cse_cli.leaderboard import STS_TASKS, check_names, rows
+from cse_cli.leaderboard import check_names, rows
 from cse_cli.recipe.find import all_recipes
 from cse_cli.recipe.load import load
-from cse_cli.render_leaderboard import FORMATS
-from cse_cli.results import PaperRow, Result, Versions
+from cse_cli.results import STS_TASKS, PaperRow
 from registry import EVALUATORS, papers
 from registry.errors import UnknownNameError
 from registry.papers import AVERAGE
-
-IFCL = PaperRow(key="ifcl", table="sts_en", row="IFCL-BERT base")
-
-
-def result(seed=0, score=70.0, **changes):
-    values = {
-        "recipe": "ifcl_en",
-        "title": "IFCL, English",
-        "recipe_hash": "a" * 16,
-        "language": "en",
-        "seed": seed,
-        "paper": IFCL,
-        "model": "bert-base-uncased",
-        "scores": {task: {"spearman": score, "pearson": 1.0} for task in STS_TASKS},
-        "steps": 10,
-        "versions": Versions(cse="0", python="3.11", torch="2", transformers="5"),
-        "device": "cpu",
-        "precision": "fp32",
-        "seconds": 1.0,
-        "finished": datetime(2026, 1, 1, tzinfo=UTC),
-    }
-    return Result(**{**values, **changes})
-
-
-def mini(seed=0, score=60.0, before=45.0, **changes):
-    values = {
-        "recipe": "mini/ifcl_en",
-        "title": "Mini",
-        "paper": None,
-        "model": "mini_en",
-        "scores": {"dev": {"spearman": score}},
-        "untrained": {"dev": {"spearman": before}},
-    }
-    return result(seed, **{**values, **changes})
-
-
-def current(result):
-    return "current"
+from tests.cse_cli.board.made import current, mini, result
 
 
 def ours(lines, table="sts_en"):
@@ -190,56 +146,6 @@ def test_every_evaluator_reports_its_own_metric_first():
     assert all(entry.cls.metrics[0] == entry.cls.metric for entry in EVALUATORS)
 
 
-def test_markup_in_titles_is_text():
-    text = FORMATS["table"](rows([result(title="[bold]x[/bold]", paper=None)], current))
-    assert "[bold]x[/bold]" in text
-
-
-def test_piped_table_is_plain_untruncated_and_ascii_free_of_escapes():
-    title = "a title so long that no terminal of eighty columns could hold it beside eight numbers " * 3
-    text = FORMATS["table"](rows([result(title=title.strip(), paper=None)], current))
-    assert title.strip() in text
-    assert "\x1b" not in text
-    assert "…" not in text
-
-
-def test_table_marks_only_significant_differences():
-    near = [result(seed, 71.57 + value) for seed, value in enumerate((-1.0, 0.0, 1.5))]
-    block = FORMATS["table"](rows(near, current)).split("Table 2")[0]
-    (line,) = [line for line in block.split("\n") if line.strip().startswith("difference")]
-    assert "+0.17 " in line
-    assert "+0.17*" not in line
-    assert "−10.61*" in line
-
-
-def test_markdown_escapes_bars_and_bolds_only_significant():
-    text = FORMATS["md"](rows([mini(seed, 60.0 + seed, title="a|b") for seed in range(3)], current))
-    assert "a\\|b (mini/ifcl_en, mini_en)" in text
-    assert "**+16.00**" in text
-    single = FORMATS["md"](rows([result()], current))
-    assert not any("**" in line for line in single.split("\n") if line.startswith("|"))
-
-
-def test_csv_has_one_line_a_cell():
-    lines = rows([result(0), result(1, 71.0)], current)
-    read = list(csv.DictReader(io.StringIO(FORMATS["csv"](lines))))
-    assert len(read) == sum(len(row.scores) for row in lines)
-    (cell,) = [c for c in read if c["source"] == "ours" and c["table"] == "sts_en" and c["column"] == "STS12"]
-    assert (cell["n"], float(cell["mean"]), float(cell["reference"])) == ("2", 70.5, 71.57)
-
-
-@pytest.mark.parametrize("form", ["table", "md"])
-def test_doubts_about_a_whole_table_stand_below_it(form):
-    assert "whole table: CnData, 100,000 random sentences" in FORMATS[form](rows([], current, table="chinese"))
-
-
-def test_json_is_one_versioned_document():
-    document = json.loads(FORMATS["json"](rows([result()], current)))
-    assert document["schema_version"] == 1
-    (row,) = [r for r in document["rows"] if r["source"] == "ours" and r["table"] == "sts_en"]
-    assert row["scores"]["STS12"]["difference"] == pytest.approx(-1.57)
-
-
 def answering():
     return sorted(
         {row.recipe for key in papers.names() for t in papers.load(key).tables.values() for row in t.rows.values()}
@@ -255,11 +161,15 @@ def test_a_recipe_and_the_row_it_answers_name_each_other_and_share_scores(name):
     named = {column.evaluator for column in table.columns} - {None}
     assert named
     wanted = named - {AVERAGE} or set(STS_TASKS)
-    assert wanted <= set(recipe.evaluators)
-    for key in wanted:
+    if table.study is None:
+        assert wanted <= set(recipe.evaluators)
+    shared = wanted & set(recipe.evaluators)
+    assert shared
+    for key in shared:
         part = recipe.evaluators[key]
         assert part.params.get("split", "test") == "test"
-        assert table.score in EVALUATORS[part.name].cls.metrics
+        scores = {table.score_of(column) for column in table.columns if column.evaluator == key} or {table.score}
+        assert scores <= set(EVALUATORS[part.name].cls.metrics)
 
 
 def test_every_recipe_with_a_paper_row_is_named_by_that_row():
@@ -297,45 +207,3 @@ def test_a_changed_recipe_is_shown_but_its_difference_is_never_marked():
     (row,) = ours(rows([result(seed, 20.0 + seed / 100) for seed in range(3)], lambda _: "changed"))
     assert row.scores["STS12"].difference < -50
     assert not row.scores["STS12"].significant
-
-
-@pytest.fixture
-def run(monkeypatch):
-    found = []
-    monkeypatch.setattr("cse_cli.tracking.reader.finished_results", lambda: found)
-    monkeypatch.setattr("cse_cli.leaderboard.standing", current)
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    command.add(app)
-
-    def invoke(*arguments, results=()):
-        found[:] = results
-        return CliRunner().invoke(app, ["leaderboard", *arguments], catch_exceptions=False)
-
-    return invoke
-
-
-def test_an_empty_store_is_no_error_and_names_the_next_command(run):
-    done = run()
-    assert done.exit_code == 0
-    assert done.stdout == ""
-    assert "cse run quickstart" in done.stderr
-
-
-def test_an_empty_store_still_gives_programs_a_document(run):
-    assert json.loads(run("--format", "json").stdout) == {"schema_version": 1, "rows": []}
-
-
-def test_filters(run):
-    found = [result(), mini(), result(language="zh", recipe="other", paper=None)]
-    named = json.loads(run("--format", "json", "--recipe", "mini/ifcl_en", results=found).stdout)["rows"]
-    assert {row["recipe"] for row in named} == {"mini/ifcl_en"}
-    chinese = json.loads(run("--format", "json", "--language", "zh", results=found).stdout)["rows"]
-    assert {row["recipe"] for row in chinese} == {"other"}
-    one = json.loads(run("--format", "json", "--paper", "ifcl", "--table", "ablation", results=found).stdout)["rows"]
-    assert {row["table"] for row in one} == {"ablation"}
-
-
-def test_piped_output_of_the_command_is_the_table(run):
-    done = run(results=[result()])
-    assert done.stdout.startswith("IFCL, Table 1 (sts_en)")

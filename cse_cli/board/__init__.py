@@ -1,0 +1,1 @@
+"""The leaderboard's tables: pure data, no store and no rendering."""
