@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cse_cli.distribution import told
 from cse_cli.results import Result
 from registry.kinds import EVALUATORS
 
@@ -21,7 +22,7 @@ def headline(scores: Mapping[str, Mapping[str, float]], metrics: Mapping[str, st
 
 
 def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, str]]) -> None:
-    """Print one table a recipe: a row a seed, the untrained encoder above, mean ± std below.
+    """Print one table a recipe: a row a seed, the untrained encoder above, mean ± std below, what others got last.
 
     Args:
         results: In the order they ran.
@@ -34,6 +35,8 @@ def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, 
         runs = [result for result in results if result.recipe_hash == recipe]
         console.print(f"[bold]{escape(runs[0].recipe)}[/bold] · {escape(runs[0].title)}", soft_wrap=True)
         console.print(_table(runs, metrics[recipe]))
+        for line in told(runs):
+            console.print(escape(line), soft_wrap=True)
         console.print()
 
 
