@@ -1,0 +1,106 @@
+"""What a search costs per trial beyond the training itself.
+
+    python -m benchmarks.tuning [--trials 40] [--runs 6]
+
+Prints a Markdown table. "engine": trials that cost nothing, in one worker, so all that is left is choosing values,
+locking and storing; on PostgreSQL too where a server and its driver are installed. "whole": the same tiny recipe run
+so many times by itself and as trials of a search; the difference is what a search adds to each of its runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from cse_cli.job import Job
+from cse_cli.observer import Silent
+from cse_cli.recipe.load import load
+from cse_cli.running import execute
+from cse_cli.tuning.plan import Plan
+from cse_cli.tuning.study import open_study
+from cse_cli.tuning.tune import tune
+from cse_cli.tuning.watching import SilentWatcher
+from cse_cli.tuning.worker import Worker
+from tests.cse_cli.tuning import postgres
+from tests.cse_cli.tuning.fake import good, knob, plan
+from tests.shrunken import recipe, small
+
+FIRST = 3
+"""Trials that are not measured: first use of a storage, of a sampler, of torch."""
+
+
+def timed(act: Callable[[], object]) -> tuple[float, float]:
+    """Return the wall and processor seconds that something takes."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    act()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def engine(asked: Plan, trials: int) -> tuple[float, float]:
+    """Return wall and processor seconds of a trial that costs nothing."""
+    study = open_study(replace(asked, trials=FIRST))
+    Worker(study, asked, good, SilentWatcher()).work()
+    worker = Worker(open_study(replace(asked, trials=FIRST + trials)), asked, good, SilentWatcher())
+    wall, cpu = timed(worker.work)
+    return wall / trials, cpu / trials
+
+
+def whole(folder: Path, runs: int) -> Iterator[tuple[str, float, float]]:
+    """Yield what it is, and the seconds of a run by itself and as a trial."""
+    path = recipe(folder, small(folder), steps=20, evaluate_every=5)
+    asked = Plan("whole", str(path), (knob(),), trials=FIRST, device="cpu", pruner="none")
+    rates = [f"train.learning_rate={1e-5 * (2 + number)}" for number in range(FIRST + runs)]
+
+    def each(some: list[str]) -> None:
+        for rate in some:
+            loaded = load(str(path), [rate])
+            execute(Job(loaded, loaded.recipe.train.seed, "cpu", lean=True), Silent())
+
+    each(rates[:FIRST])
+    yield "run by itself", *(seconds / runs for seconds in timed(lambda: each(rates[FIRST:])))
+    tune(asked, SilentWatcher())
+    yield (
+        "as a trial",
+        *(seconds / runs for seconds in timed(lambda: tune(replace(asked, trials=FIRST + runs), SilentWatcher()))),
+    )
+
+
+@contextmanager
+def _home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["CSE_HOME"] = f"{folder}/home"
+        yield Path(folder)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--runs", type=int, default=6)
+    asked = parser.parse_args()
+    print(f"{platform.platform()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
+    print("| what, per trial | wall s | cpu s |\n| --- | ---: | ---: |", flush=True)
+    for sampler in ("tpe", "random", "gp"):
+        with _home() as folder:
+            wall, cpu = engine(plan(folder, sampler=sampler), asked.trials)
+        print(f"| engine, journal, {sampler} | {wall:.3f} | {cpu:.3f} |", flush=True)
+    if (why := postgres.unusable()) is not None:
+        print(f"| engine, PostgreSQL: {why} | | |")
+    else:
+        with _home() as folder, postgres.server() as address:
+            wall, cpu = engine(plan(folder, storage=address), asked.trials)
+        print(f"| engine, PostgreSQL, tpe | {wall:.3f} | {cpu:.3f} |", flush=True)
+    with _home() as folder:
+        for label, wall, cpu in whole(folder, asked.runs):
+            print(f"| whole, {label} | {wall:.3f} | {cpu:.3f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

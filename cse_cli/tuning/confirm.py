@@ -1,0 +1,130 @@
+"""The values found against the recipe's own, with seeds that the search has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count, islice
+from typing import Protocol
+
+from cse_cli.compare.metrics import shared, value
+from cse_cli.compare.seeds import Paired, paired
+from cse_cli.job import Job
+from cse_cli.observer import Observer
+from cse_cli.recipe.load import load
+from cse_cli.results import Result
+from cse_cli.running import execute
+from cse_cli.study.tasks import finished
+from cse_cli.tuning.found import Confirmation, Search, Trial
+from cse_cli.tuning.save_best import Found
+from cse_cli.tuning.space import Knob
+from registry.errors import CseError, RunFailedError
+
+
+class Watcher(Observer, Protocol):
+    """Hears of a confirmation's progress, and of that of its runs."""
+
+    def confirms(self, what: str, seed: int, number: int, total: int) -> None:
+        """A run of a confirmation begins."""
+
+
+def best_of(search: Search) -> Trial:
+    """Return the best trial.
+
+    Raises:
+        RunFailedError: None ran to its end.
+    """
+    if search.best is None:
+        reasons = [trial.reason for trial in search.trials if trial.reason]
+        last = f"; the last one that failed: {reasons[-1]}" if reasons else ""
+        raise RunFailedError(f"no trial of study '{search.study}' ran to its end{last}", "`cse tune --best` shows it")
+    return search.best
+
+
+def found(search: Search, trial: Trial | None = None) -> Found:
+    """Return a search's recipe as it would be run: with a trial's values, or with its own.
+
+    Raises:
+        CseError: The recipe is not what it was.
+    """
+    steps = [] if search.steps is None else [f"train.steps={search.steps}"]
+    now = load(search.recipe, [*search.overrides, *steps], search.unset)
+    if now.recipe.hash() != search.recipe_hash:
+        raise CseError(
+            f"{search.recipe} has changed since study '{search.study}': what was found belongs to another recipe",
+            f"undo the change in {now.path}, or tune it anew",
+        )
+    return Found(load(search.recipe), (*search.overrides, *_sets(search, trial)), search.unset)
+
+
+def _sets(search: Search, trial: Trial | None) -> list[str]:
+    """Return the `--set` texts of a trial's values; those of the recipe itself need none."""
+    if trial is None or trial.own:
+        return []
+    texts: list[str] = []
+    for parameter in search.parameters:
+        chosen = trial.values.get(parameter.name)
+        if chosen is not None:
+            texts += Knob(**parameter.model_dump()).overrides(chosen)
+    return texts
+
+
+def fresh_seeds(search: Search, wanted: int) -> list[int]:
+    """Return seeds that no trial had, from 0 on."""
+    return list(islice((seed for seed in count() if seed not in search.seeds), wanted))
+
+
+def confirm(search: Search, seeds: int, device: str, watcher: Watcher) -> Confirmation:
+    """Run the recipe with its own values and with the best ones, all of it and in full, and compare them seed by seed.
+
+    Runs that the tracking store has are not repeated.
+
+    Args:
+        search: What was found.
+        seeds: How many.
+        device: As `cse_cli.devices.choose` takes it.
+        watcher: Is told of the runs.
+
+    Raises:
+        CseError: The best values are the recipe's own, or a run fails.
+    """
+    best = best_of(search)
+    if best.own:
+        raise CseError("the recipe's own values are the best: there is no gain to confirm", "search on with --trials")
+    wanted = fresh_seeds(search, seeds)
+    jobs = [
+        (what, _job(which, seed, device))
+        for seed in wanted
+        for what, which in (("own values", found(search)), ("found values", found(search, best)))
+    ]
+    results = _run(jobs, watcher)
+    pairs = list(zip(results[0::2], results[1::2], strict=True))
+    return Confirmation(trial=best.number, values=best.values, main=search.metric, paired=_compared(search, pairs))
+
+
+def _job(which: Found, seed: int, device: str) -> Job:
+    loaded = which.load([f"train.seed={seed}"])
+    return Job(loaded, loaded.recipe.train.seed, device)
+
+
+def _run(jobs: Sequence[tuple[str, Job]], watcher: Watcher) -> list[Result]:
+    known = finished((job.loaded.recipe.hash(), job.seed) for _, job in jobs)
+    done: list[Result] = []
+    for number, (what, job) in enumerate(jobs, 1):
+        result = known.get((job.loaded.recipe.hash(), job.seed))
+        if result is None:
+            watcher.confirms(what, job.seed, number, len(jobs))
+            result = execute(job, watcher)
+        done.append(result)
+    return done
+
+
+def _compared(search: Search, pairs: Sequence[tuple[Result, Result]]) -> dict[str, Paired]:
+    metrics = dict.fromkeys([search.metric, *shared([run for pair in pairs for run in pair])])
+    seeds = [own.seed for own, _ in pairs]
+    compared: dict[str, Paired] = {}
+    for name in metrics:
+        first, second = ([value(pair[side], name) for pair in pairs] for side in (0, 1))
+        known = [number for number in (*first, *second) if number is not None]
+        if len(known) == 2 * len(pairs):
+            compared[name] = paired(seeds, known[: len(pairs)], known[len(pairs) :])
+    return compared

@@ -1,0 +1,234 @@
+"""Which values a parameter can take: what its declaration says, and what `--range` and `--choices` ask for."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from cse_cli.describe import tune_of
+from cse_cli.recipe.positions import Keys
+from cse_cli.recipe.problems import dotted
+from cse_cli.recipe.schema import Part, Recipe
+from cse_cli.recipe.tune_paths import parts, values
+from registry.core import Entry, Registry
+from registry.errors import CseError
+from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry.types import Tune
+
+Value = str | int | float | bool
+"""What a sampler can choose."""
+FORM = "a..b, a..b:log or a..b:step, such as 64..1024:32"
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::(log|{_NUMBER}))?")
+_SECTIONS: Mapping[str, Registry[Any]] = {
+    "encoders": ENCODERS, "losses": LOSSES, "evaluators": EVALUATORS, "views": AUGMENTERS, "queue": QUEUES,
+}  # fmt: skip
+_AROUND = {"train.learning_rate": 10, "train.batch_size": 4}
+"""Setting of the loop → factor below and above the recipe's own value: no fixed range suits every encoder."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values to search.
+
+    Args:
+        low: Smallest; None with choices.
+        high: Largest.
+        step: Spacing from `low` on.
+        choices: Values instead of a range.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    step: float | None = None
+    choices: tuple[Value, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the declaration of a parameter says of its values.
+
+    Args:
+        owner: Who declares it, such as "hippocampus" or "[train]".
+        types: JSON types it takes, null left out.
+        range: What to search where nobody says otherwise.
+    """
+
+    owner: str
+    types: frozenset[str]
+    range: Range | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether only whole numbers are taken."""
+        return "integer" in self.types and "number" not in self.types
+
+    @property
+    def numeric(self) -> bool:
+        """Whether numbers are taken."""
+        return bool(self.types & {"integer", "number"})
+
+
+def declarations(recipe: Recipe) -> dict[str, Declared]:
+    """Return dotted path → declaration of everything in a recipe that can be set."""
+    found: dict[str, Declared] = {}
+    for section in ("data", "train", "evaluate"):
+        found |= dict(_declared((section,), type(getattr(recipe, section)), f"[{section}]"))
+    for keys, part in parts(recipe):
+        own = {key for key, _ in part if key not in ("name", "params", "heads")}
+        # Which views and whether the queue: the recipe's structure, so nothing is tried unasked.
+        about = {
+            path: replace(one, range=None)
+            for path, one in _declared(keys, type(part), "the recipe")
+            if path.rpartition(".")[2] in own
+        }
+        found |= about | dict(_declared(keys, _entry(keys, part).parameters, part.name))
+    for path, value in values(recipe).items():  # tables without a declaration of their own: views
+        found.setdefault(path, Declared("the recipe", frozenset({"string" if isinstance(value, str) else "any"}), None))
+    return {path: _with_surroundings(path, one, recipe) for path, one in found.items()}
+
+
+def _entry(keys: Keys, part: Part) -> Entry[Any]:
+    return (HEADS if "heads" in keys else _SECTIONS[str(keys[0])])[part.name]
+
+
+def _declared(keys: Keys, model: type[BaseModel], owner: str) -> Iterator[tuple[str, Declared]]:
+    schema = model.model_json_schema()["properties"]
+    for name, field in model.model_fields.items():
+        types = frozenset(_types(schema[field.alias or name]))
+        yield dotted((*keys, name)), Declared(owner, types, _searched(field, types))
+
+
+def _types(schema: Mapping[str, Any]) -> Iterator[str]:
+    if "anyOf" in schema:
+        for choice in schema["anyOf"]:
+            yield from _types(choice)
+    elif "type" in schema and schema["type"] != "null":
+        yield str(schema["type"])
+
+
+def _searched(field: FieldInfo, types: frozenset[str]) -> Range | None:
+    if (tune := tune_of(field)) is not None:
+        return Range(tune.low, tune.high, tune.log, tune.step)
+    if options := tuple(dict.fromkeys(_options(field.annotation))):
+        return Range(choices=options) if len(options) > 1 else None
+    return Range(choices=(False, True)) if types == {"boolean"} else None
+
+
+def _options(hint: Any) -> Iterator[Value]:
+    if get_origin(hint) is Literal:
+        yield from (option for option in get_args(hint) if option is not None)
+    else:
+        for inner in get_args(hint):
+            yield from _options(inner)
+
+
+def _with_surroundings(path: str, declared: Declared, recipe: Recipe) -> Declared:
+    if path not in _AROUND:
+        return declared
+    section, key = path.split(".")
+    tune = _around(getattr(getattr(recipe, section), key), _AROUND[path], declared.whole)
+    return replace(declared, range=Range(tune.low, tune.high, tune.log))
+
+
+def _around(value: float, factor: int, whole: bool) -> Tune:
+    low, high = (Decimal(str(value)) / factor, Decimal(str(value)) * factor)
+    return Tune(max(2, int(low)) if whole else float(low), float(high), log=True)
+
+
+def parse_range(text: str) -> Range:
+    """Return what `--range` asks for.
+
+    Raises:
+        CseError: It has another form, or no value lies in it.
+    """
+    match = _RANGE.fullmatch(text.strip())
+    if match is None:
+        raise CseError(f"--range: '{text}' is no range", f"write {FORM}")
+    low, high = float(match[1]), float(match[2])
+    log = match[3] == "log"
+    return checked(Range(low, high, log, None if log or match[3] is None else float(match[3])), f"--range {text}")
+
+
+def checked(asked: Range, where: str) -> Range:
+    """Return a range that can be searched, its end on a step.
+
+    Raises:
+        CseError: Fewer than two values lie in it, or its parts contradict each other.
+    """
+    if asked.choices is not None:
+        return _checked_choices(asked, asked.choices, where)
+    if asked.low is None or asked.high is None:
+        raise CseError(f"{where}: a range needs both ends", f"write {FORM}")
+    low, high, step = asked.low, asked.high, asked.step
+    if low >= high:
+        action = f"did you mean {high:.12g}..{low:.12g}?" if low > high else "`--set` gives a parameter one value"
+        raise CseError(f"{where}: the range is empty, as {low:.12g} is not less than {high:.12g}", action)
+    if asked.log and low <= 0:
+        raise CseError(f"{where}: {low:.12g} has no place on a log scale", "begin above 0, or leave out :log")
+    if asked.log and step is not None:
+        raise CseError(f"{where}: a log scale has no steps", "leave out one of the two")
+    if step is None:
+        return asked
+    if step <= 0:
+        raise CseError(f"{where}: the step must be greater than 0, not {step:.12g}", f"write {FORM}")
+    return Range(low, _last(low, high, step, where), asked.log, step)
+
+
+def _last(low: float, high: float, step: float, where: str) -> float:
+    """Return the largest value on a step: with decimals, as 0.3 is no multiple of 0.1 in binary."""
+    start, width, spacing = Decimal(str(low)), Decimal(str(high)) - Decimal(str(low)), Decimal(str(step))
+    if width < spacing:
+        raise CseError(
+            f"{where}: a step of {step:.12g} leaves nothing but {low:.12g}", f"use at most {float(width):.12g}"
+        )
+    return float(start + width // spacing * spacing)
+
+
+def _checked_choices(asked: Range, choices: Sequence[Value], where: str) -> Range:
+    if len({(type(choice), choice) for choice in choices}) < max(2, len(choices)):
+        what = "only one value" if len(choices) < 2 else "the same value twice"
+        raise CseError(f"{where}: {what}", "give two different values or more, with commas between them")
+    return asked
+
+
+def parse_choices(text: str) -> Range:
+    """Return what `--choices` asks for: values with commas between them, as TOML; what is not TOML counts as text.
+
+    Raises:
+        CseError: There are fewer than two different ones, or one that is no single value.
+    """
+    values = [_value(part.strip()) for part in text.strip().removeprefix("[").removesuffix("]").split(",")]
+    odd = next((value for value in values if value == "" or not isinstance(value, Value)), None)
+    if odd is not None:
+        raise CseError(f"--choices: '{text}' are no single values", "such as 64,128,256 or cls,mean or true,false")
+    return checked(Range(choices=tuple(values)), f"--choices {text}")
+
+
+def _value(text: str) -> Any:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except ValueError:
+        return text
+    return parsed["value"] if len(parsed) == 1 else text
+
+
+def count(spaces: Iterable[Range]) -> int | None:
+    """Return how many different points there are; None where one of the ranges is continuous."""
+    total = 1
+    for one in spaces:
+        if one.choices is not None:
+            total *= len(one.choices)
+        elif one.step is not None and one.low is not None and one.high is not None:
+            total *= round((one.high - one.low) / one.step) + 1
+        else:
+            return None
+    return total

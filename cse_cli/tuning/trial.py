@@ -1,0 +1,209 @@
+"""One trial of a recipe: a run a seed, its dev scores reported, cut short where they are not worth going on with."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from statistics import fmean, pstdev
+
+import optuna
+import torch
+from optuna.exceptions import OptunaError
+from sqlalchemy.exc import SQLAlchemyError
+
+from cse_cli import recording, tracking
+from cse_cli.evaluation import score
+from cse_cli.job import Below, Job
+from cse_cli.observer import Observer, Pruned
+from cse_cli.recipe.load import LoadedRecipe, load
+from cse_cli.results import Result
+from cse_cli.run_folder import RunFolder, find, is_finished
+from cse_cli.running import execute
+from cse_cli.tracking import tags
+from cse_cli.tracking.ending import in_one_line
+from cse_cli.tracking.reader import close_run, text_of
+from cse_cli.tracking.store import REFUSED
+from cse_cli.tuning import trials as words
+from cse_cli.tuning.hearing import Heard, report
+from cse_cli.tuning.identity import common
+from cse_cli.tuning.plan import Plan
+from cse_cli.tuning.sampling import pruner_name
+from cse_cli.tuning.worker import TrialFailed
+from registry.errors import CseError, MissingError, RunFailedError, TrackingError
+
+
+class RecipeTrial:
+    """The objective of a search: trains the recipe with a trial's values, and returns its dev score.
+
+    Args:
+        plan: What is searched.
+        seeds: Of every trial.
+        parent: The search's run in the tracking store.
+        observer: Hears of the runs.
+    """
+
+    def __init__(self, plan: Plan, seeds: Sequence[int], parent: str | None, observer: Observer) -> None:
+        self.plan = plan
+        self.seeds = tuple(seeds)
+        self.parent = parent
+        self.observer = observer
+
+    def __call__(self, trial: optuna.Trial) -> float:
+        """Return the score of the selected state, the mean over seeds.
+
+        Raises:
+            TrialFailed: It cannot be done with these values.
+            TrialPruned: It is not worth going on with.
+            CseError: It cannot be done on this machine, whatever the values.
+        """
+        own = words.OWN in trial.user_attrs
+        try:
+            return self._one_run(trial) if len(self.seeds) == 1 else self._several_runs(trial)
+        except Pruned as pruned:
+            raise optuna.TrialPruned(str(pruned)) from None
+        except (TrackingError, MissingError, optuna.TrialPruned, TrialFailed):
+            raise
+        except CseError as error:
+            if own and not isinstance(error, RunFailedError):
+                raise  # the recipe itself is at fault
+            raise self._failed(trial, error) from None
+        except (OptunaError, SQLAlchemyError):
+            raise  # the study's storage
+        except Exception as error:
+            raise self._failed(trial, error) from None
+        finally:
+            # The next trial needs the room: models hold themselves by cycles, and errors hold models.
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    def _failed(self, trial: optuna.Trial, error: Exception) -> TrialFailed:
+        for run_id in trial.user_attrs.get(words.RUNS, {}).values():
+            _discard(run_id)
+        return TrialFailed(in_one_line(error))
+
+    def _one_run(self, trial: optuna.Trial) -> float:
+        below = Below(self.parent, f"{self.plan.name} trial {trial.number}", self._tags(trial))
+        return self._run(trial, self.seeds[0], below)
+
+    def _several_runs(self, trial: optuna.Trial) -> float:
+        """Run every seed below a run of the trial's own, which has their mean."""
+        named = f"{self.plan.name} trial {trial.number}"
+        tracker = self._summary(trial, named)
+        trial.set_user_attr(words.RUN, tracker.run_id)
+        with tracking.ending(tracker):
+            scores = self._each_seed(trial, tracker, named)
+            tracker.metrics({"score/mean": fmean(scores), "score/spread": pstdev(scores)}, len(scores))
+        return fmean(scores)
+
+    def _summary(self, trial: optuna.Trial, named: str) -> tracking.Tracker:
+        """Return the record of the trial as a whole: that of the lost one that it repeats, or a new one."""
+        if (run_id := trial.user_attrs.get(words.RUN)) is not None:
+            with suppress(CseError):
+                return tracking.start(named, {}, self._tags(trial), run_id)
+        loaded = self._load(trial, self.seeds[0])
+        plain = recording.tags(Job(loaded, self.seeds[0]))
+        mine = {**plain, **self._tags(trial), tags.SEED: _listed(self.seeds), tags.SUMMARY: "seeds"}
+        return tracking.start(named, recording.params(loaded.recipe.resolved()), mine, parent=self.parent)
+
+    def _each_seed(self, trial: optuna.Trial, tracker: tracking.Tracker, named: str) -> list[float]:
+        by_pairs = pruner_name(self.plan) == "wilcoxon"
+        known: dict[str, float] = dict(trial.user_attrs.get(words.SCORES, {}))
+        scores: list[float] = []
+        for place, seed in enumerate(self.seeds):
+            if str(seed) not in known:
+                below = Below(tracker.run_id, f"{named} seed {seed}", self._tags(trial))
+                known[str(seed)] = self._run(trial, seed, below)
+                trial.set_user_attr(words.SCORES, known)
+            scores.append(known[str(seed)])
+            tracker.metrics({"score/seed": scores[-1]}, place)
+            # Wilcoxon's test pairs seed with seed; the others compare how high a trial has come.
+            report(trial, scores[-1] if by_pairs else fmean(scores), place)
+            if place + 1 < len(self.seeds) and trial.should_prune():
+                tracker.tags({tags.PRUNED: "true"})
+                raise Pruned(f"mean {fmean(scores):.2f} over {len(scores)} seeds")
+        return scores
+
+    def _run(self, trial: optuna.Trial, seed: int, below: Below) -> float:
+        loaded = self._load(trial, seed)
+        if (known := self._finished(trial, seed)) is not None:
+            return _score(known)
+        heard = Heard(trial, seed, self.observer, cut=len(self.seeds) == 1)
+        resume = self._unfinished(trial, seed, loaded)
+        job = Job(loaded, seed, self.plan.device, resume, below=below, lean=True)
+        try:
+            return _score(execute(job, heard))
+        except CseError as error:
+            if resume is None or error.exit_code != CseError.exit_code:
+                raise
+            self.observer.warned(f"run {resume.run_id[:8]} cannot go on, so it starts anew: {error.message}")
+        _discard(resume.run_id)
+        return _score(execute(replace(job, resume=None), heard))
+
+    def _load(self, trial: optuna.Trial, seed: int) -> LoadedRecipe:
+        values = {} if words.OWN in trial.user_attrs else trial.params
+        chosen = [
+            text
+            for knob in self.plan.knobs
+            if values.get(knob.name) is not None
+            for text in knob.overrides(values[knob.name])
+        ]
+        return load(self.plan.recipe, [*common(self.plan), *chosen, f"train.seed={seed}"], self.plan.unset)
+
+    def _finished(self, trial: optuna.Trial, seed: int) -> Result | None:
+        """Return what the lost trial that this one repeats had come to before it could say so."""
+        run_id = trial.user_attrs.get(words.RUNS, {}).get(str(seed))
+        if words.RETRY_OF not in trial.user_attrs or run_id is None or not is_finished(run_id):
+            return None
+        text = text_of(run_id, "result.json")
+        return None if text is None else Result.model_validate_json(text)
+
+    def _unfinished(self, trial: optuna.Trial, seed: int, loaded: LoadedRecipe) -> RunFolder | None:
+        """Return the run of the lost trial that this one repeats, where its checkpoint lies on this machine."""
+        run_id = trial.user_attrs.get(words.RUNS, {}).get(str(seed))
+        if words.RETRY_OF not in trial.user_attrs or run_id is None or is_finished(run_id):
+            return None  # a pruned run is finished too
+        try:
+            folder = find(run_id)
+        except CseError:
+            _close(run_id)
+            return None
+        if not folder.is_of(loaded.recipe.resolved()):
+            return None
+        lost = trial.study.get_trials(deepcopy=False)[trial.user_attrs[words.RETRY_OF]]
+        if len(self.seeds) == 1:
+            for step, value in lost.intermediate_values.items():
+                report(trial, value, step)
+        return folder
+
+    def _tags(self, trial: optuna.Trial) -> dict[str, str]:
+        return {tags.TUNE: self.plan.name, tags.TRIAL: str(trial.number)}
+
+
+def _score(result: Result) -> float:
+    """Return the dev score of the selected state."""
+    if result.selected_step is not None:
+        return result.curve[result.selected_step]
+    value = score(result.scores, result.select) if result.select is not None and not result.steps else math.nan
+    if math.isnan(value):
+        raise TrialFailed("the dev score is not a number")
+    return value
+
+
+def _discard(run_id: str) -> None:
+    """Delete the checkpoints of a run that nobody will go on with."""
+    with suppress(CseError):
+        find(run_id).close()
+
+
+def _close(run_id: str) -> None:
+    """Close the record of a run that another machine left behind."""
+    with suppress(CseError, *REFUSED):
+        close_run(run_id, force=True)
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ",".join(map(str, seeds))

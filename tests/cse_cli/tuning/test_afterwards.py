@@ -1,0 +1,156 @@
+"""What is said and kept of a search that is over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cse_cli.recipe.load import load
+from cse_cli.render_tune import print_search, print_searches, write_json
+from cse_cli.tuning.confirm import best_of, found, fresh_seeds
+from cse_cli.tuning.found import Trial
+from cse_cli.tuning.save_best import Found, save
+from cse_cli.tuning.verdict import verdict
+from registry.errors import CseError, RunFailedError
+from tests.cse_cli.tuning.searches import RATE, confirmation, search
+
+
+def test_the_best_is_the_best_complete_one_and_of_equals_the_earlier():
+    one = search()
+    assert (one.best.number, one.own.number) == (2, 0)
+    assert [trial.number for trial in one.complete] == [2, 0, 1]
+    again = Trial(number=5, state="complete", score=59.75, values={"queue_length": 288})
+    assert search(trials=(*one.trials, again)).best.number == 2
+
+
+def test_a_gain_is_confirmed_only_where_the_seeds_do_not_explain_it():
+    # Differences 1, 1.2, 0.9: mean 1.0333, standard deviation 0.1528, t = 1.0333 / (0.1528 / √3) = 11.72 with two
+    # degrees of freedom: p = 1 − t / √(t² + 2) = 0.0072.
+    sure = search(confirmation=confirmation((10.0, 11.0, 12.0), (11.0, 12.2, 12.9)))
+    assert sure.confirmation.confirmed
+    assert verdict(sure) == "confirmed: +1.03 dev.spearman with 3 fresh seeds (p = 0.007)"
+    unsure = search(confirmation=confirmation((10.0, 11.0), (10.1, 12.9)))
+    assert not unsure.confirmation.confirmed
+    assert verdict(unsure).startswith("not confirmed: +1.00 dev.spearman with 2 fresh seeds may be chance (p = 0.")
+    worse = search(confirmation=confirmation((10.0, 11.0, 12.0), (9.0, 9.9, 11.1)))
+    assert not worse.confirmation.confirmed
+    assert verdict(worse) == "not confirmed: −1.00 dev.spearman with 3 fresh seeds, so no gain at all"
+
+
+def test_a_confirmation_of_other_values_says_nothing():
+    stale = search(confirmation=confirmation((10.0, 11.0, 12.0), (11.0, 12.2, 12.9), queue_length=64))
+    assert verdict(stale).startswith("not confirmed yet: the best of 3 trials is optimistic")
+    own_best = search(trials=search().trials[:2])
+    assert verdict(own_best) == "nothing that was tried is better than the recipe's own values"
+
+
+def test_fresh_seeds_are_those_no_trial_had():
+    assert fresh_seeds(search(), 3) == [1, 2, 3]
+    assert fresh_seeds(search(seeds=(1, 3)), 4) == [0, 2, 4, 5]
+
+
+def test_without_a_complete_trial_the_reason_is_told():
+    with pytest.raises(RunFailedError, match="the last one that failed: the loss is nan"):
+        best_of(search(trials=search().trials[3:]))
+
+
+def test_a_recipe_that_has_changed_since_is_not_saved():
+    with pytest.raises(CseError, match="quickstart has changed since study"):
+        found(search())
+
+
+# The recipe that is written.
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes"),
+    [
+        ("quickstart", ("queue.length=256", 'encoders.online.pooling="cls"')),
+        ("quickstart", ("views.fraternal.augment.0.rate=0.5",)),
+        ("mocose_en", ("views.query.augment.0.epsilon=1e-07", "views.key.augment.0.epsilon=1e-07")),
+        ("mini/ifcl_en", ("train.steps=30", "losses.identical.temperature=1e-05")),
+        ("ifcl_en", ("losses.twins.weight=0.5", "train.learning_rate=2.5e-05")),
+    ],
+)
+def test_a_saved_recipe_is_the_one_that_was_tried(recipe, changes, tmp_path):
+    wanted = load(recipe, changes).recipe
+    one = search(recipe=recipe)
+    file = tmp_path / "better.toml"
+    save(file, Found(load(recipe), changes, ()), one, one.best, "2026-11-21")
+    saved = load(str(file)).recipe
+    assert saved.hash() == wanted.hash()
+    assert saved.paper is None  # other values than the printed row's
+    assert saved.title == f"{wanted.title}, tuned"
+    first, second, third, *_ = file.read_text(encoding="utf-8").splitlines()
+    assert first == "# Found by `cse tune`: study quickstart-queue_length-1a2b, trial 2 of 5, 2026-11-21."
+    assert second == "# dev.spearman 59.75 (seed 0); the recipe's own values: 59.50."
+    assert third.startswith("# Not confirmed yet: the best of 3 trials is optimistic")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_saved_recipe_of_a_file_finds_it_by_its_path(tmp_path):
+    (tmp_path / "own").mkdir()
+    base = tmp_path / "own" / "base.toml"
+    base.write_text('extends = "quickstart"\n', encoding="utf-8")
+    file = tmp_path / "better.toml"
+    save(file, Found(load(str(base)), ("queue.length=64",), ("queue.forgetting_rate",)), search(), search().best, "day")
+    assert 'extends = "own/base.toml"' in file.read_text(encoding="utf-8")
+    assert load(str(file)).recipe.queue.params["forgetting_rate"] == 0.002  # the component's default
+    # The same study writes it anew; another one does not.
+    save(file, Found(load(str(base)), ("queue.length=96",), ()), search(), search().best, "day")
+    assert load(str(file)).recipe.queue.params["length"] == 96
+    with pytest.raises(CseError, match="exists, and is not from this study"):
+        save(file, Found(load(str(base)), (), ()), search(study="other"), search().best, "day")
+
+
+# What is printed.
+
+
+def test_the_table_has_the_best_trials_and_the_recipes_own(capsys):
+    many = [Trial(number=n, state="complete", score=60.0 + n, values={"queue_length": 64}) for n in range(5, 17)]
+    print_search(search(trials=(*search().trials, *many)), Path("/figures"))
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert lines[0] == (
+        "quickstart-queue_length-1a2b · quickstart · dev.spearman, seed 0 · 17 trials: 15 complete, 1 pruned, 1 failed"
+    )
+    rows = [line.split() for line in lines[4:15]]
+    assert [row[0] for row in rows] == [*map(str, range(16, 6, -1)), "0"]
+    assert rows[0][1:3] == ["76.00", "64"]
+    assert rows[-1][1:4] == ["59.50", "128", "30"]
+    assert "best: queue_length = 64: +16.50 over the recipe's own" in out
+    assert "failed: trial 4: the loss is nan at step 3" in out
+    assert "figures: /figures" in out
+    assert "cse tune --best quickstart-queue_length-1a2b --confirm 5" in out
+
+
+def test_importance_is_told_where_there_is_one(capsys):
+    print_search(search(parameters=(RATE,), importance={"train.learning_rate": 0.75, "queue_length": 0.25}))
+    assert "importance: train.learning_rate 0.75, queue_length 0.25" in capsys.readouterr().out
+
+
+def test_a_confirmed_search_shows_the_seeds(capsys):
+    print_search(search(confirmation=confirmation((10.0, 11.0, 12.0), (11.0, 12.2, 12.9))))
+    out = capsys.readouterr().out
+    assert "11.00 ± 1.00" in out
+    assert "12.03 ± 0.96" in out
+    assert "--confirm" not in out
+
+
+def test_studies_are_listed_for_programs(capsys):
+    print_searches([search(), search(study="b", trials=())])
+    first, second, third = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert first == ["study", "recipe", "trials", "best", "gain", "parameters", "updated"]
+    assert second[2:6] == ["5/5", "59.75", "+0.25", "queue_length"]
+    assert third[2:5] == ["0/5", "", ""]
+
+
+def test_json_has_the_answers_first_to_hand(capsys):
+    write_json(search())
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema_version"], document["best"]["number"], document["confirmed"]) == (1, 2, None)
+    assert document["verdict"] == verdict(search())
+    write_json([search()])
+    assert [one["study"] for one in json.loads(capsys.readouterr().out)["studies"]] == [search().study]

@@ -1,0 +1,83 @@
+"""Which recipe is meant where none is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cse_cli.run_folder import RunFolder
+from cse_cli.tuning.default_recipe import choose
+from registry.errors import CseError
+
+
+def ran(name: str, source: Path, run_id: str) -> None:
+    RunFolder(run_id, name, source, {"train": {"seed": 0}}).create()
+
+
+def configure(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_the_shipped_one_on_a_fresh_machine(home):
+    chosen = choose()
+    assert chosen.recipe == "quickstart"
+    assert str(home) in chosen.why
+    assert not home.exists()
+
+
+def test_the_one_that_is_named_needs_no_reason():
+    chosen = choose("mini/simcse_en")
+    assert (chosen.recipe, chosen.why) == ("mini/simcse_en", "")
+
+
+def test_the_one_run_last(home, tmp_path, monkeypatch):
+    import os
+
+    own = configure(tmp_path / "own" / "mine.toml", "")
+    shipped = Path("recipes/mini/simcse_en.toml").absolute()
+    for age, (name, source) in enumerate(
+        [("mine", own), ("mini/simcse_en", shipped), ("gone", tmp_path / "gone.toml")]
+    ):
+        ran(name, source, f"run{age}")
+        os.utime(home / "runs" / f"run{age}" / "run.json", (1000 + age, 1000 + age))
+    (home / "runs" / "half").mkdir()
+    (home / "runs" / "half" / "run.json").write_text("{", encoding="utf-8")
+    assert choose().recipe == "mini/simcse_en"
+    assert choose().why == f"it is the one run last from {home}"
+    os.utime(home / "runs" / "run0" / "run.json", (3000, 3000))
+    assert choose().recipe == str(own)  # no bare name means it
+
+
+def test_the_configured_one_wins_over_the_one_run_last(home, tmp_path, monkeypatch):
+    ran("quickstart", Path("recipes/quickstart.toml").absolute(), "run")
+    file = configure(home / "config.toml", 'default_recipe = "mini/ifcl_en"\n')
+    assert (choose().recipe, choose().why) == ("mini/ifcl_en", f"it is the default_recipe in {file}")
+    elsewhere = configure(tmp_path / "else.toml", 'default_recipe = "own.toml"\n')
+    monkeypatch.setenv("CSE_CONFIG", str(elsewhere))
+    assert choose().recipe == str(tmp_path / "own.toml")  # counts from the file that says so
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('defalt_recipe = "quickstart"', "unknown setting 'defalt_recipe'. Did you mean 'default_recipe'?"),
+        ("default_recipe = 3", "should be the name or the path of a recipe"),
+        ('default_recipe = "quickstrat"', "Did you mean 'quickstart'"),
+        ("default_recipe =", "cannot be read"),
+    ],
+)
+def test_a_wrong_configuration_names_its_file(text, message, home):
+    file = configure(home / "config.toml", text)
+    with pytest.raises(CseError) as caught:
+        choose()
+    assert message in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def test_a_configuration_that_is_named_must_be_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("CSE_CONFIG", str(tmp_path / "none.toml"))
+    with pytest.raises(CseError, match="is not there"):
+        choose()

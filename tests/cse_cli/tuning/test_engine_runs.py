@@ -1,0 +1,245 @@
+"""Trials of a real, tiny recipe: what is recorded, pruned, taken up again, and kept off the leaderboard."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import optuna
+import pytest
+from mlflow import MlflowClient
+from optuna.trial import TrialState
+
+from cse_cli.home import runs
+from cse_cli.recipe.load import load
+from cse_cli.run_folder import is_finished
+from cse_cli.tracking import location
+from cse_cli.tracking.reader import finished_results, list_runs
+from cse_cli.tuning import trial as trial_module
+from cse_cli.tuning import trials as words
+from cse_cli.tuning.plan import Plan
+from cse_cli.tuning.storage import address
+from cse_cli.tuning.study import load_study
+from cse_cli.tuning.tune import tune
+from cse_cli.tuning.watching import SilentWatcher
+from registry.errors import RunFailedError
+from tests.cse_cli.tuning.fake import ROOT, knob
+from tests.shrunken import recipe
+
+pytestmark = pytest.mark.usefixtures("few_pairs")
+
+
+@pytest.fixture
+def asked(tmp_path, parts):
+    """Three trials of a tiny SimCSE."""
+    path = recipe(tmp_path, parts, steps=4)
+    return Plan("search", str(path), (knob(default=3e-5),), trials=3, device="cpu")
+
+
+class Notes(SilentWatcher):
+    def __init__(self):
+        self.heard = []
+
+    def opened(self, study):
+        self.heard.append(study)
+
+    def trial_ended(self, trial):
+        self.heard.append(trial)
+
+    def left(self, name):
+        self.heard.append(f"left {name}")
+
+
+def below(run_id):
+    """Return the runs below one, oldest first."""
+    return sorted(list_runs(f"tags.`mlflow.parentRunId` = '{run_id}'"), key=lambda run: run.started)
+
+
+def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
+    notes = Notes()
+    outcome = tune(asked, notes)
+    assert (outcome.ran, outcome.ending, outcome.counts["complete"]) == (3, "budget", 3)
+    assert notes.heard[0].run_id == outcome.run_id
+    trials = below(outcome.run_id)
+    assert [(run.name, run.status, run.tags["cse.tune"], run.tags["cse.trial"]) for run in trials] == [
+        (f"search trial {number}", "FINISHED", "search", str(number)) for number in range(3)
+    ]
+    ended = words.outcomes(load_study(None, "search"))
+    for run, trial in zip(trials, ended, strict=True):
+        assert run.result is not None
+        assert trial.run_id == run.run_id
+        assert (
+            trial.score
+            == run.result.curve[run.result.selected_step]
+            == max(value for step, value in run.result.curve.items() if step)
+        )
+    parent = MlflowClient(location.uri()).get_run(outcome.run_id)
+    assert parent.info.status == "FINISHED"
+    assert parent.data.metrics["score/best"] == max(trial.score for trial in ended)
+    assert not list(runs().glob("*/*.pt"))
+    assert not list(runs().glob("*/model"))
+
+
+def test_the_first_trial_is_the_recipe_and_others_are_no_results_of_it(asked):
+    outcome = tune(asked, SilentWatcher())
+    hashes = [run.tags["cse.recipe_hash"] for run in below(outcome.run_id)]
+    assert hashes[0] == load(asked.recipe).recipe.hash()
+    assert len(set(hashes)) == 3
+    assert finished_results() == []
+
+
+def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, capsys):
+    class Always(optuna.pruners.BasePruner):
+        def prune(self, study, trial):
+            return trial.number == 1
+
+    monkeypatch.setattr("cse_cli.tuning.tune.pruner", lambda *_: Always())
+    outcome = tune(asked, SilentWatcher())
+    assert outcome.counts == {"complete": 2, "pruned": 1, "failed": 0}
+    pruned = below(outcome.run_id)[1]
+    assert (pruned.status, pruned.tags["cse.pruned"], pruned.result, pruned.unreadable) == (
+        "FINISHED",
+        "true",
+        None,
+        None,
+    )
+    client = MlflowClient(location.uri())
+    assert [point.step for point in client.get_metric_history(pruned.run_id, "dev/dev.spearman")] == [0, 2]
+    assert list((runs() / pruned.run_id).glob("*.pt")) == []
+    assert is_finished(pruned.run_id)
+    assert finished_results() == []
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RunFailedError("the loss is nan at step 3\n  view anchor"), "the loss is nan at step 3"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "RuntimeError: DefaultCPUAllocator"),
+    ],
+)
+def test_a_trial_that_fails_keeps_its_reason_and_the_search_goes_on(asked, monkeypatch, error, reason):
+    real = trial_module.Heard.stepped
+
+    def stepped(self, step, loss, rate):
+        if self._trial.number == 1:
+            raise error
+        real(self, step, loss, rate)
+
+    monkeypatch.setattr(trial_module.Heard, "stepped", stepped)
+    outcome = tune(asked, SilentWatcher())
+    assert outcome.counts == {"complete": 2, "pruned": 0, "failed": 1}
+    failed = below(outcome.run_id)[1]
+    assert failed.status == "FAILED"
+    assert failed.tags["cse.reason"].startswith(reason)
+    assert words.outcomes(load_study(None, "search"))[1].reason.startswith(reason)
+    assert not list((runs() / failed.run_id).glob("*.pt"))
+
+
+def test_a_collapse_ends_its_trial_alone(asked, monkeypatch):
+    monkeypatch.setattr("cse_cli.training.health.PATIENCE", 1)
+    outcome = tune(replace(asked, overrides=("train.collapse_cosine=0.0001",), trials=1), SilentWatcher())
+    assert outcome.counts["failed"] == 1
+    reason = words.outcomes(load_study(None, "search"))[0].reason
+    assert reason.startswith("step 1: collapse: mean cosine")
+
+
+def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
+    real = trial_module.Heard.stepped
+
+    def stepped(self, step, loss, rate):
+        real(self, step, loss, rate)
+        if self._trial.number == 1 and step == 4:
+            raise KeyboardInterrupt
+
+    notes = Notes()
+    with monkeypatch.context() as patch:
+        patch.setattr(trial_module.Heard, "stepped", stepped)
+        with pytest.raises(KeyboardInterrupt):
+            tune(asked, notes)
+    assert notes.heard[-1] == "left search"
+    parent = notes.heard[0].run_id
+    assert [run.status for run in below(parent)] == ["FINISHED", "KILLED"]
+    outcome = tune(asked, SilentWatcher())
+    assert outcome.run_id == parent
+    assert outcome.counts == {"complete": 3, "pruned": 0, "failed": 0}
+    trials = load_study(None, "search").get_trials()
+    assert trials[2].user_attrs["runs"] == trials[1].user_attrs["runs"]
+    assert len(below(parent)) == 3
+    assert not list(runs().glob("*/*.pt"))
+    whole = tune(replace(asked, name="whole", storage=None), SilentWatcher())
+    assert whole.counts["complete"] == 3
+
+
+def test_several_seeds_are_runs_below_their_trial_and_their_mean_is_the_score(asked):
+    outcome = tune(replace(asked, seeds=(0, 1), trials=2), SilentWatcher())
+    trials = below(outcome.run_id)
+    assert [(run.name, run.status, run.unreadable) for run in trials] == [
+        ("search trial 0", "FINISHED", None), ("search trial 1", "FINISHED", None)
+    ]  # fmt: skip
+    seeds = below(trials[1].run_id)
+    assert [run.name for run in seeds] == ["search trial 1 seed 0", "search trial 1 seed 1"]
+    scores = [run.result.curve[run.result.selected_step] for run in seeds]
+    ended = words.outcomes(load_study(None, "search"))[1]
+    assert ended.score == pytest.approx(sum(scores) / 2)
+    assert ended.run_id == trials[1].run_id
+
+
+def test_a_trial_whose_first_seeds_lose_is_given_up(asked, monkeypatch):
+    scores = iter([5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0])
+    monkeypatch.setattr(trial_module.RecipeTrial, "_run", lambda *_: next(scores))
+    outcome = tune(replace(asked, seeds=(0, 1, 2, 3), trials=2), SilentWatcher())
+    assert outcome.counts == {"complete": 1, "pruned": 1, "failed": 0}
+    pruned = below(outcome.run_id)[1]
+    assert (pruned.status, pruned.tags["cse.pruned"]) == ("FINISHED", "true")
+
+
+def test_two_workers_start_by_themselves_and_share(asked, capsys):
+    """Each is a process of its own; the tiny recipe's data is real there."""
+    notes = Notes()
+    outcome = tune(replace(asked, workers=2, trials=4), notes)
+    assert (outcome.ran, outcome.counts["complete"]) == (4, 4)
+    assert sorted(t.number for t in notes.heard[1:]) == [0, 1, 2, 3]
+    owners = {t.user_attrs["owner"][1] for t in load_study(None, "search").get_trials()}
+    assert 1 <= len(owners) <= 2
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked):
+    options = ("--range", "learning_rate=1e-8..1e-7:log", "--set", "train.steps=150", "--trials", "4", "--workers", "2")
+    command = [sys.executable, "-m", "cse_cli", "tune", asked.recipe, *options, "--name", "search"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while not address(None, "search").exists() or not all_at_work(load_study(None, "search"), 2):
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    study = load_study(None, "search")
+    assert [t.state for t in study.get_trials() if t.state == TrialState.RUNNING] == []
+    assert {run.status for run in list_runs()} <= {"KILLED", "FINISHED"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert words.counts(study.get_trials()) == {"complete": 4, "pruned": 0, "failed": 0}
+    assert {run.status for run in list_runs()} == {"FINISHED"}
+    assert not list(runs().glob("*/*.pt"))
+
+
+def all_at_work(study, count):
+    """Tell whether so many trials have a run that trains."""
+    running = [trial for trial in study.get_trials() if trial.state == TrialState.RUNNING]
+    return sum(bool(trial.user_attrs.get("runs")) for trial in running) == count
+
+
+def test_a_recipe_that_cannot_run_ends_the_search_at_once(asked, tmp_path):
+    from registry.errors import CseError
+
+    with pytest.raises(CseError, match="no-such-model"):
+        tune(replace(asked, overrides=("encoders.online.model=./no-such-model",)), SilentWatcher())
+    assert words.settled(load_study(None, "search").get_trials()) == []
