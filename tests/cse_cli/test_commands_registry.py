@@ -18,6 +18,8 @@ from registry.types import Augmenter, Embedded, Step
 from tests.cse_cli.running import cse
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))
+COUNT = len(list(RECIPES.rglob("*.toml"))) - STUDIES
 
 
 def document(text: str) -> dict:
@@ -34,7 +36,8 @@ def test_list_names_every_component_and_recipe(capsys):
         for entry in registry:
             assert entry.name in out
             assert entry.summary in out
-    assert f"recipes ({len(list(RECIPES.rglob('*.toml')))})" in out
+    assert f"recipes ({COUNT})" in out
+    assert f"studies ({STUDIES})" in out
     assert "ifcl · sts_en · IFCL-BERT base" in out
 
 
@@ -148,7 +151,7 @@ def test_show_suggests(name, near, capsys):
 def test_check_everything(capsys):
     code, out, err = cse("check", capsys=capsys)
     assert (code, err) == (0, "")
-    assert out == f"{len(list(RECIPES.rglob('*.toml')))} recipes checked: all valid\n"
+    assert out == f"{COUNT} recipes and {STUDIES} studies checked: all valid\n"
 
 
 def test_check_folder_with_a_mistake(tmp_path, monkeypatch, home, capsys):

@@ -34,7 +34,7 @@ def test_without_an_index_names_come_from_the_files(index):
 
 def test_with_an_index_names_have_summaries(index):
     remember()
-    assert json.loads(index.read_text())["version"] == 2
+    assert json.loads(index.read_text())["version"] == 3
     assert dict(complete_component("twi"))["twins"].startswith("Hold the gap")
     assert dict(complete_anything("ifcl_z")) == {"ifcl_zh": "IFCL, Chinese, BERT base"}
     assert [path.name for path in index.parent.iterdir()] == ["completion.json"]
