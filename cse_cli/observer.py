@@ -75,7 +75,8 @@ class Silent:
         """Say nothing."""
 
     def collapsed(self, text: str) -> None:
-        """Say nothing."""
+        """Take it as a warning."""
+        self.warned(text)
 
     def warned(self, text: str) -> None:
         """Say nothing."""

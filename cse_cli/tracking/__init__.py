@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from cse_cli.tracking.ending import Terminated, ending
+from cse_cli.tracking.ending import Terminated, ending, stop_if_asked
 from cse_cli.tracking.tracker import NullTracker, Status, Tracker
 
-__all__ = ["DEFAULTS", "NullTracker", "Status", "Terminated", "Tracker", "ending", "start"]
+__all__ = ["DEFAULTS", "NullTracker", "Status", "Terminated", "Tracker", "ending", "start", "stop_if_asked"]
 
 DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",

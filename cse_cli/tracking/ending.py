@@ -48,10 +48,30 @@ class _Asked:
         raise Terminated(128 + number)
 
 
+_active: list[_Asked] = []
+
+
+def stop_if_asked() -> None:
+    """Raise again what a signal raised: Python ignores exceptions in a finaliser or a weak reference's callback.
+
+    Long work calls this now and then; without it, a signal at the wrong moment would be lost.
+
+    Raises:
+        Terminated: The process has been asked to end.
+    """
+    for asked in _active:
+        if asked.number is not None:
+            raise Terminated(128 + asked.number)
+
+
 @contextmanager
 def ending(tracker: Tracker) -> Iterator[None]:
-    """Close the run as FINISHED, as FAILED after an exception, as KILLED after Ctrl-C or a signal."""
+    """Close the run as FINISHED, as FAILED after an exception, as KILLED after Ctrl-C or a signal.
+
+    A broken pipe is an end from outside too: whoever heard what the run says is gone.
+    """
     asked = _Asked()
+    _active.append(asked)
     # Only the main thread may install handlers; a signal that is ignored (nohup) stays ignored.
     caught = [s for s in _SIGNALS if signal.getsignal(s) != signal.SIG_IGN] if current_thread() is main_thread() else []
     previous = {each: signal.signal(each, asked.terminate) for each in caught}
@@ -60,8 +80,9 @@ def ending(tracker: Tracker) -> Iterator[None]:
         tracker.finish("FINISHED")
     except Pruned:
         tracker.finish("FINISHED")
+        stop_if_asked()
         raise
-    except (KeyboardInterrupt, Terminated):
+    except (KeyboardInterrupt, Terminated, BrokenPipeError):
         tracker.finish("KILLED")
         raise
     except BaseException as error:
@@ -72,5 +93,8 @@ def ending(tracker: Tracker) -> Iterator[None]:
         tracker.finish("FAILED")
         raise
     finally:
+        _active.remove(asked)
         for each, action in previous.items():
             signal.signal(each, action)
+    if asked.number is not None:  # it came after the last step: the run is finished, the process is to end
+        raise Terminated(128 + asked.number)

@@ -15,7 +15,7 @@ from cse_cli.job import Prepared
 from cse_cli.observer import Observer
 from cse_cli.results import Scores
 from cse_cli.step import StepState
-from cse_cli.tracking import Tracker
+from cse_cli.tracking import Tracker, stop_if_asked
 from cse_cli.training import checkpoint
 from cse_cli.training.health import CollapseAlarm, agreement, describe_views, traceable_distance
 from cse_cli.training.optimiser import learning_rate, make_optimizer, set_learning_rate
@@ -90,6 +90,7 @@ class Trainer:
             self.save()
         self.method.train()
         while self.progress.step < self.total:
+            stop_if_asked()
             self._step()
             if self._due(self.settings.evaluate_every):
                 self._evaluate()

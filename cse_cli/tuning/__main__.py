@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import signal
 import sys
 
+from cse_cli import tracking
 from cse_cli.study.workers import end_with_parent
-from cse_cli.tracking import Terminated
 from cse_cli.tuning.plan import Plan
 from cse_cli.tuning.tune import work
 from cse_cli.tuning.watching import Lines
@@ -16,23 +14,16 @@ from registry.errors import CseError
 
 def main() -> int:
     """Do one worker's share; return the exit code."""
-    logging.basicConfig(level=logging.WARNING)
     end_with_parent()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _terminate)
-    plan = Plan.from_json(sys.stdin.read())
     try:
-        work(plan, sys.argv[1] or None, Lines())
+        with tracking.ending(tracking.NullTracker()):  # nothing to record here; a signal ends it in order
+            work(Plan.from_json(sys.stdin.read()), sys.argv[1] or None, Lines())
     except CseError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     except KeyboardInterrupt:
         return 130
     return 0
-
-
-def _terminate(number: int, _frame: object) -> None:
-    raise Terminated(128 + number)
 
 
 if __name__ == "__main__":

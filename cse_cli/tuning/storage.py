@@ -46,7 +46,9 @@ class Address:
     @property
     def shown(self) -> str:
         """The address without its password: for messages and records."""
-        return str(self.file) if self.database is None else self.database.render_as_string(hide_password=True)
+        if self.database is None:
+            return str(self.file)
+        return self.database.set(drivername="postgresql").render_as_string(hide_password=True)
 
     @property
     def many_machines(self) -> bool:

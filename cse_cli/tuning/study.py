@@ -60,6 +60,9 @@ def load_study(storage: str | None, name: str) -> optuna.Study:
         except KeyError:
             pass
         else:
+            if _PLAN not in study.user_attrs:
+                with held(place.lock(name)):  # another process is making it
+                    pass
             stored_plan(study)
             return study
     known = names(storage)

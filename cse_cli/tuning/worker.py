@@ -12,6 +12,7 @@ from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
+from cse_cli.tracking import stop_if_asked
 from cse_cli.tuning import lost, sampling
 from cse_cli.tuning import trials as words
 from cse_cli.tuning.plan import Ending, Plan, Watcher
@@ -70,6 +71,7 @@ class Worker:
         """
         waiting = 0
         while True:
+            stop_if_asked()
             if self._until is not None and time.monotonic() >= self._until:
                 return "timeout"
             try:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from cse_cli.tracking import NullTracker, Status, Terminated, ending
+from cse_cli.tracking import NullTracker, Status, Terminated, ending, stop_if_asked
 from cse_cli.tracking.reader import list_runs
 from cse_cli.tracking.store import Store
 
@@ -31,7 +33,8 @@ def test_the_end_of_the_block_is_finished() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(ValueError, "FAILED"), (SystemExit, "FAILED"), (KeyboardInterrupt, "KILLED")]
+    ("error", "status"),
+    [(ValueError, "FAILED"), (SystemExit, "FAILED"), (KeyboardInterrupt, "KILLED"), (BrokenPipeError, "KILLED")],
 )
 def test_an_exception_passes_through(error: type[BaseException], status: Status) -> None:
     tracker = Recorded()
@@ -121,3 +124,26 @@ def test_a_real_process_leaves_the_right_state(store: Store, home: Path, how: st
     (run,) = list_runs()
     assert run.status == status
     assert [m.value for m in store.client.get_metric_history(run.run_id, "loss")] == [1.0]
+
+
+def test_a_signal_that_a_finaliser_swallows_is_raised_again() -> None:
+    """Python ignores exceptions in `__del__`, so a signal that arrives there would be lost."""
+
+    class Finalised:
+        def __del__(self) -> None:
+            with contextlib.suppress(Terminated):  # as the interpreter does, without the message
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(0.01)
+
+    def swallow(*, goes_on: bool) -> None:
+        with ending(NullTracker()):
+            del [Finalised()][0]
+            if goes_on:
+                stop_if_asked()
+                raise AssertionError("it went on")
+
+    for goes_on in (True, False):
+        with pytest.raises(Terminated) as ended:
+            swallow(goes_on=goes_on)
+        assert ended.value.code == 143
+        stop_if_asked()

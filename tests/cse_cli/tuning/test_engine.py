@@ -340,7 +340,7 @@ def test_an_unreadable_address_is_refused_without_its_password(tmp_path):
         with pytest.raises(CseError, match=message) as told:
             address(storage, "x")
         assert "secret" not in str(told.value)
-    assert address("postgresql://me:secret@host/db", "x").shown == "postgresql+psycopg://me:***@host/db"
+    assert address("postgresql://me:secret@host/db", "x").shown == "postgresql://me:***@host/db"
 
 
 def test_recipes_of_another_name_are_other_files_but_the_same_question(tmp_path):
