@@ -211,7 +211,7 @@ def test_two_workers_start_by_themselves_and_share(asked, capsys):
 @pytest.mark.slow
 def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked):
     # Two sentences a batch: the vectors of a random model are so alike that more would count as collapsed.
-    settings = ("train.steps=150", "train.batch_size=2", "train.collapse_cosine=1.0")
+    settings = ("train.steps=150", "train.evaluate_every=50", "train.batch_size=2", "train.collapse_cosine=1.0")
     options = ["--range", "learning_rate=1e-5..1e-3:log", "--trials", "4", "--workers", "2"]
     options += [part for setting in settings for part in ("--set", setting)]
     command = [sys.executable, "-m", "cse_cli", "tune", asked.recipe, *options, "--name", "search"]
