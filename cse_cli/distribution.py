@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from cse_cli.board.runs import average, recipe_name
-from cse_cli.results import STS_TASKS, Result
+from cse_cli.board.runs import recipe_name
+from cse_cli.results import STS_TASKS, Result, average
 from registry import papers
 from registry.papers import AVERAGE, Reproduction
 

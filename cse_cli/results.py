@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from statistics import fmean
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -86,3 +88,10 @@ class Result(BaseModel):
     sentences_per_second: float | None = None
     run_id: str | None = None
     finished: datetime
+
+
+def average(scores: Scores, evaluators: Sequence[str], metric: str) -> float | None:
+    """Return the papers' average: of scores rounded to two decimals; None where one is missing."""
+    values = [scores.get(name, {}).get(metric) for name in evaluators or STS_TASKS]
+    known = [round(value, 2) for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal
 
 from cse_cli.home import runs as run_folders
 from cse_cli.recipe.find import name_of
 from cse_cli.recipe.schema import Recipe
-from cse_cli.results import STS_TASKS, Result, Scores
+from cse_cli.results import Result, average
 from registry.errors import CseError, UnknownNameError
 
 Standing = Literal["current", "chosen", "changed", "other_model", "missing"]
@@ -106,13 +105,6 @@ def configurations(results: Iterable[Result], standing: Judge) -> list[Configura
         found[result.recipe_hash, paper_row][result.seed] = result
     grouped = [tuple(seeds[seed] for seed in sorted(seeds)) for seeds in found.values()]
     return [Configuration(group, standing(max(group, key=lambda r: r.finished))) for group in grouped]
-
-
-def average(scores: Scores, evaluators: Sequence[str], metric: str) -> float | None:
-    """Return the papers' average: of scores rounded to two decimals; None where one is missing."""
-    values = [scores.get(name, {}).get(metric) for name in evaluators or STS_TASKS]
-    known = [round(value, 2) for value in values if value is not None]
-    return fmean(known) if len(known) == len(values) else None
 
 
 def recipe_name(asked: str) -> str:

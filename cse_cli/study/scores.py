@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cse_cli.board.runs import average
-from cse_cli.results import STS_TASKS, Result
+from cse_cli.results import STS_TASKS, Result, average
 from cse_cli.study.cells import Cell
 from cse_cli.study.schema import Study
 from registry import papers

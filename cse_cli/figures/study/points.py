@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from math import isfinite, nan
 from statistics import fmean, stdev
 
-from cse_cli.board.runs import average
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Recipe
-from cse_cli.results import STS_TASKS, Result, Scores
+from cse_cli.results import STS_TASKS, Result, Scores, average
 from cse_cli.study.cells import Cell
 from cse_cli.study.schema import FigureSpec, Study
 from cse_cli.study.scores import table_of
