@@ -14,14 +14,6 @@ from tests.cse_cli.broken_recipes import BROKEN, Broken
 from tests.cse_cli.running import cse
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    where = tmp_path / "work"
-    where.mkdir()
-    monkeypatch.chdir(where)
-    return where
-
-
 def test_there_are_fifty_kinds():
     assert len({broken.name for broken in BROKEN}) == len(BROKEN) >= 50
 

@@ -23,14 +23,6 @@ pytestmark = pytest.mark.usefixtures("few_pairs")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    where = tmp_path / "work"
-    where.mkdir()
-    monkeypatch.chdir(where)
-    return where
-
-
-@pytest.fixture
 def file(folder: Path, parts: Small) -> str:
     return recipe(folder, parts).name
 

@@ -23,13 +23,10 @@ FLAT = {task: {"spearman": 70.0} for task in STS_TASKS}
 
 
 @pytest.fixture(autouse=True)
-def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(folder: Path, home: Path) -> Path:
     """An empty store, and an empty working directory."""
     fresh_store(home)
-    where = tmp_path / "work"
-    where.mkdir()
-    monkeypatch.chdir(where)
-    return where
+    return folder
 
 
 def report(capsys, *arguments: str) -> str:

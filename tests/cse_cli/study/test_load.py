@@ -32,14 +32,6 @@ set = ["queue.length=384"]
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    where = tmp_path / "work"
-    where.mkdir()
-    monkeypatch.chdir(where)
-    return where
-
-
 def test_there_are_many_kinds_of_mistakes():
     assert len({broken.name for broken in BROKEN}) == len(BROKEN) >= 35
 

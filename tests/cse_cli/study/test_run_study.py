@@ -25,12 +25,9 @@ pytestmark = pytest.mark.usefixtures("few_pairs")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: Small) -> Path:
-    where = tmp_path / "work"
-    where.mkdir()
-    monkeypatch.chdir(where)
-    recipe(where, parts)
-    return where
+def folder(folder: Path, parts: Small) -> Path:
+    recipe(folder, parts)
+    return folder
 
 
 @pytest.fixture

@@ -19,12 +19,9 @@ pytestmark = pytest.mark.usefixtures("few_pairs")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> Path:
-    where = tmp_path / "work"
-    where.mkdir()
-    monkeypatch.chdir(where)
+def folder(folder: Path, home: Path) -> Path:
     fresh_store(home)
-    return where
+    return folder
 
 
 @pytest.fixture
