@@ -18,8 +18,8 @@ from cse_cli.step import StepState
 from cse_cli.tracking import Tracker, stop_if_asked
 from cse_cli.training import checkpoint
 from cse_cli.training.health import CollapseAlarm, agreement, describe_views, traceable_distance
-from cse_cli.training.optimiser import learning_rate, make_optimizer, set_learning_rate
 from cse_cli.training.selection import Selection
+from cse_cli.training.stepper import Stepper, Taken
 from registry.errors import RunFailedError
 
 LOG_EVERY = 10
@@ -59,7 +59,6 @@ class Trainer:
             raise ValueError("a recipe without training has nothing to train")
         self.experiment = prepared.experiment
         self.settings = prepared.experiment.recipe.train
-        self.batches = prepared.batches
         self.total = prepared.steps
         self.seed = prepared.job.seed
         self.compute = compute = prepared.compute
@@ -67,9 +66,7 @@ class Trainer:
         self.tracker = tracker
         self.observer = observer
         self.method = self.experiment.method.to(compute.device)
-        self.optimizer = make_optimizer(self.method, self.settings)
-        self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
-        self.generator = torch.Generator().manual_seed(self.seed)
+        self.stepper = Stepper(self.method, prepared.batches, self.settings, compute, self.seed, self.total)
         self.progress = Progress()
         self.selection = Selection(folder)
         self.alarm = CollapseAlarm(self.settings.collapse_cosine)
@@ -114,9 +111,7 @@ class Trainer:
             self.folder / checkpoint.FILE,
             {
                 "method": checkpoint.method_state(self.method),
-                "optimizer": self.optimizer.state_dict(),
-                "scaler": self.scaler.state_dict(),
-                "generator": self.generator.get_state(),
+                **self.stepper.state(),
                 "random": checkpoint.random_state(),
                 "progress": asdict(self.progress),
                 "selection": {k: getattr(self.selection, k) for k in ("step", "score", "curve")},
@@ -129,9 +124,7 @@ class Trainer:
         """Go back to the last checkpoint, bit for bit."""
         state = checkpoint.read(self.folder / checkpoint.FILE)
         checkpoint.load_method_state(self.method, state["method"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.scaler.load_state_dict(state["scaler"])
-        self.generator.set_state(state["generator"])
+        self.stepper.load_state(state)
         self.progress = Progress(**state["progress"])
         self.selection = Selection(self.folder, **state["selection"])
         self.alarm = CollapseAlarm(**state["alarm"])
@@ -139,49 +132,32 @@ class Trainer:
 
     def _step(self) -> None:
         began, done = time.perf_counter(), self.progress.step
-        set_learning_rate(self.optimizer, learning_rate(self.settings, done, self.total))
-        batch = {view: tokens.to(self.compute.device) for view, tokens in self.batches.batch(done).items()}
-        step = StepState(self.method, batch, done, self.total, self.generator)
-        with self.compute.autocast():
-            losses = self.method(step)
-        loss = self.method.objective(losses)
         logging = (done + 1) % LOG_EVERY == 0 or done == 0 or done + 1 == self.total
-        if self.compute.device.type == "cpu" or logging:  # on a GPU, looking at the value waits for it
-            self._demand_a_number(loss, step)
-        torch.autograd.backward(self.scaler.scale(loss))
-        norm = self._update()
-        for _, component in self.method.components():
-            component.after_step(step)
+        # On a GPU, looking at the value waits for it.
+        look = self._demand_a_number if self.compute.device.type == "cpu" or logging else None
+        taken = self.stepper.take(done, look)
         self.progress.step += 1
         self._count(began, stepping=True)
         if logging:
-            self._report(step, loss, losses, norm)
+            self._report(taken)
 
-    def _update(self) -> Tensor:
-        self.scaler.unscale_(self.optimizer)
-        weights = [p for group in self.optimizer.param_groups for p in group["params"]]
-        norm = torch.nn.utils.clip_grad_norm_(weights, self.settings.clip_norm or float("inf"))
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        return norm
-
-    def _report(self, step: StepState, loss: Tensor, losses: dict[str, Tensor], norm: Tensor) -> None:
+    def _report(self, taken: Taken) -> None:
+        step, loss = taken.step, taken.loss.item()
         indicators, warning = self.alarm.check(next(iter(step.views.values())).sentence)
         rate = self.progress.step * self.settings.batch_size / self.progress.step_seconds
         self.tracker.metrics(
             {
-                "train/loss": loss.item(),
-                **{f"loss/{label}": value.item() for label, value in losses.items()},
-                "train/learning_rate": self.optimizer.param_groups[0]["lr"],
-                "train/gradient_norm": norm.item(),
+                "train/loss": loss,
+                **{f"loss/{label}": value.item() for label, value in taken.losses.items()},
+                "train/learning_rate": taken.learning_rate,
+                "train/gradient_norm": taken.norm.item(),
                 **indicators,
                 **agreement(step.views),
                 **{f"{place}/{k}": v for place, part in self.method.components() for k, v in part.report().items()},
             },
             self.progress.step,
         )
-        self.observer.stepped(self.progress.step, loss.item(), rate)
+        self.observer.stepped(self.progress.step, loss, rate)
         for _, component in self.method.components():
             for notice in component.notices():
                 self.observer.warned(notice)

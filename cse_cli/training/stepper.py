@@ -1,0 +1,101 @@
+"""One optimiser step: batch → losses → backward → clipped update → components' hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cse_cli.data import Batches
+from cse_cli.devices import Compute
+from cse_cli.method import Method
+from cse_cli.recipe.schema import Train
+from cse_cli.step import StepState
+from cse_cli.training.optimiser import learning_rate, make_optimizer, set_learning_rate
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A step that was taken; its numbers are still on the device.
+
+    Args:
+        step: Its views and what they became.
+        loss: The objective.
+        losses: Label → loss, unweighted.
+        norm: Length of the gradient before clipping.
+        learning_rate: Of the update.
+    """
+
+    step: StepState
+    loss: Tensor
+    losses: Mapping[str, Tensor]
+    norm: Tensor
+    learning_rate: float
+
+
+class Stepper:
+    """Takes the steps of one training; what the next one depends on, beside the method, is its `state`.
+
+    Args:
+        method: On its device already.
+        batches: Training batches of this process.
+        settings: Optimiser, schedule, clipping.
+        compute: Device and precision.
+        seed: Of the stream that augmenters and queues draw from.
+        total: Steps of the whole training.
+    """
+
+    def __init__(
+        self, method: Method, batches: Batches, settings: Train, compute: Compute, seed: int, total: int
+    ) -> None:
+        self.method = method
+        self.batches = batches
+        self.settings = settings
+        self.compute = compute
+        self.total = total
+        self.optimizer = make_optimizer(method, settings)
+        self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def take(self, done: int, look: Callable[[Tensor, StepState], None] | None = None) -> Taken:
+        """Take the step after `done` others; `look` sees the objective before anything is changed by it."""
+        rate = learning_rate(self.settings, done, self.total)
+        set_learning_rate(self.optimizer, rate)
+        batch = {view: tokens.to(self.compute.device) for view, tokens in self.batches.batch(done).items()}
+        step = StepState(self.method, batch, done, self.total, self.generator)
+        with self.compute.autocast():
+            losses = self.method(step)
+        loss = self.method.objective(losses)
+        if look is not None:
+            look(loss, step)
+        torch.autograd.backward(self.scaler.scale(loss))
+        norm = self._update()
+        for _, component in self.method.components():
+            component.after_step(step)
+        return Taken(step, loss.detach(), {k: v.detach() for k, v in losses.items()}, norm, rate)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of it."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Put `state` back."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.generator.set_state(state["generator"])
+
+    def _update(self) -> Tensor:
+        self.scaler.unscale_(self.optimizer)
+        weights = [p for group in self.optimizer.param_groups for p in group["params"]]
+        norm = torch.nn.utils.clip_grad_norm_(weights, self.settings.clip_norm or float("inf"))
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm
