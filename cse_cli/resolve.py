@@ -67,6 +67,11 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     for label, loss in recipe.losses.items():
         losses[label] = LOSSES[loss.name].build(loss.params, encoders)
         terms[label] = Term(LOSSES[loss.name], loss.weight, loss.views, loss.queue)
+    for name, encoder in encoders.items():
+        encoder.expect(
+            hidden_read=any(losses[label].reads_hidden and _sees(term, views, name) for label, term in terms.items()),
+            rows_at_once=recipe.train.rows_at_once,
+        )
     return Experiment(
         recipe=recipe,
         method=Method(encoders, views, queue, losses, terms),
@@ -75,6 +80,16 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
             name: EVALUATORS[part.name].build(part.params, encoders) for name, part in recipe.evaluators.items()
         },
     )
+
+
+def _sees(term: Term, views: Mapping[str, BoundView], encoder: str) -> bool:
+    """Whether a loss takes more than the sentence vectors of a view that goes through the encoder."""
+    asked = [
+        term.views[wanted.name]
+        for wanted in term.entry.inputs
+        if wanted.kind == "encoded" and wanted.name in term.views
+    ]
+    return any(views[view].encoder == encoder for view in asked)
 
 
 def _demand_room(name: str, encoder: Encoder, recipe: Recipe) -> None:

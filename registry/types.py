@@ -143,6 +143,14 @@ class Encoder(Component, nn.Module):
         """Return "dataset/split" → content digest of the data it is fitted to."""
         return {}
 
+    def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:
+        """Hear, once, what training will ask of `encode`, so that no more is computed.
+
+        Args:
+            hidden_read: Whether a loss reads `Encoded.hidden`; else it may come with no token, (B, 0, D).
+            rows_at_once: Rows of a batch to hold in memory at a time; None is all.
+        """
+
     def embed(self, tokens: Tokens) -> Tensor:
         """Return (B, L, W) token vectors, before any dropout."""
         raise NotImplementedError
@@ -160,6 +168,18 @@ class Encoder(Component, nn.Module):
         """
         raise NotImplementedError
 
+    @property
+    def foundation(self) -> Encoder:
+        """Whose `represent` this one's comes from by `finished`, where it is fitted to finished vectors; else itself.
+
+        Only one process of several fits; all of them can run what lies below.
+        """
+        return self
+
+    def finished(self, vectors: Tensor) -> Tensor:
+        """Return what `represent` makes of the float32 vectors of `foundation`."""
+        return vectors
+
     def export(self, folder: Path, max_length: int) -> None:
         """Write a directory that transformers and sentence-transformers load unchanged.
 
@@ -175,6 +195,8 @@ class Loss(Component, nn.Module):
 
     steering: ClassVar[frozenset[str]] = frozenset()
     """Inputs that only weigh or choose: no gradient goes into them."""
+    reads_hidden: bool = True
+    """Of its `Encoded` inputs, whether it reads `hidden`; False spares the states of all tokens but the first."""
 
 
 class Queue(Component, nn.Module):

@@ -132,6 +132,9 @@ class Train(Section):
         evaluate_every: Steps between dev evaluations; 0 evaluates only at the end.
         checkpoint_every: Steps between resumable checkpoints; 0 follows `evaluate_every`.
         precision: "auto" is fp32 on CPU and bf16 on CUDA devices that have it.
+        compile: Whether the blocks are compiled: "on", "off", or "auto" where it pays; left out is "off".
+        rows_at_once: Rows of a batch whose states an encoder's blocks hold at a time; the others are computed again in
+            the backward pass, with the same loss and gradient. Left out is all.
         collapse_cosine: Alarm when the mean cosine between different sentences of a batch exceeds this.
     """
 
@@ -147,6 +150,8 @@ class Train(Section):
     evaluate_every: Whole = 125
     checkpoint_every: Whole = 0
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    compile: Literal["auto", "on", "off"] | None = None
+    rows_at_once: Count | None = None
     collapse_cosine: Annotated[Number, Field(gt=0, le=1)] = 0.98
 
 
@@ -228,9 +233,12 @@ class Recipe(Section):
         return plain
 
     def hash(self) -> str:
-        """Return the identity of the experiment: a digest of `resolved()` without seed, prose and tuning ranges."""
+        """Return the identity of the experiment: a digest of `resolved()` without seed, prose and tuning ranges.
+
+        How a step is computed, where its outcome does not depend on it, is no part of it either.
+        """
         identity = {k: v for k, v in self.resolved().items() if k not in {"title", "description", "paper", "tune"}}
-        identity["train"] = {k: v for k, v in identity["train"].items() if k != "seed"}
+        identity["train"] = {k: v for k, v in identity["train"].items() if k not in {"seed", "compile", "rows_at_once"}}
         # The same text in another folder is the same experiment; its content is fingerprinted in the result.
         identity["data"] = {k: Path(v).name if k == "file" else v for k, v in identity["data"].items()}
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

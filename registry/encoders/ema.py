@@ -89,6 +89,10 @@ class Ema(Encoder):
         self.training = mode
         return self
 
+    def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:
+        """Pass it on to the copy."""
+        self.target.expect(hidden_read=hidden_read, rows_at_once=rows_at_once)
+
     def embed(self, tokens: Tokens) -> Tensor:
         """Return (B, L, W) token vectors, before any dropout."""
         if not self._checked:

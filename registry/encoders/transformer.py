@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from registry.checkpoints import load_model
 from registry.encoders import backbone as split
+from registry.encoders.blocks import first_states, padded_states, run_blocks
 from registry.encoders.export import Layout, export_encoder
 from registry.encoders.pooling import Pooling, needs_all_states, pool
 from registry.errors import CseError
@@ -89,6 +90,8 @@ class TransformerEncoder(Encoder):
         self.dim = int(self.backbone.config.hidden_size)
         self.width = int(self.backbone.embeddings.word_embeddings.embedding_dim)
         self.heads = nn.ModuleDict()
+        self.hidden_read = True
+        self.rows_at_once: int | None = None
         self.train()
 
     def attach(self, heads: Mapping[str, Head]) -> None:
@@ -104,6 +107,10 @@ class TransformerEncoder(Encoder):
                 )
             self.heads[name] = head.requires_grad_(not self.heads_frozen)
 
+    def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:
+        """Hear what training will ask of `encode`."""
+        self.hidden_read, self.rows_at_once = hidden_read, rows_at_once
+
     def embed(self, tokens: Tokens) -> Tensor:
         """Return (B, L, W) token vectors, before any dropout."""
         return (split.embed_words if self.augment_at == "word" else split.embed_layer)(self.backbone, tokens)
@@ -111,10 +118,16 @@ class TransformerEncoder(Encoder):
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
         """Drop, contextualise, pool and apply the training head."""
         dropped = self._drop(tokens, embeddings)
-        states = split.run_blocks(self.backbone, dropped, tokens.mask, needs_all_states(self.pooling))
-        pooled = pool(self.pooling, states, tokens.mask, self.first_layer_index)
+        if self.pooling == "cls" and not self.hidden_read:
+            pooled = first_states(self.backbone, dropped, tokens.mask, self.rows_at_once)
+            hidden = pooled.new_empty(len(pooled), 0, pooled.shape[-1])
+        else:
+            every = needs_all_states(self.pooling)
+            states = run_blocks(self.backbone, dropped, tokens.mask, every, self.rows_at_once)
+            pooled = pool(self.pooling, states, tokens.mask, self.first_layer_index)
+            hidden = states[-1]
         sentence = self._headed(pooled, tokens.groups)
-        return Encoded(sentence=sentence, embeddings=dropped, hidden=states[-1], tokens=tokens)
+        return Encoded(sentence=sentence, embeddings=dropped, hidden=hidden, tokens=tokens)
 
     def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
         """Return (B, D) the vectors evaluation uses, in eval mode: no dropout, no training-only head."""
@@ -157,7 +170,8 @@ class TransformerEncoder(Encoder):
 
     def _represent(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
         vectors = self.layer_vectors(tokens, embeddings)
-        states = split.run_blocks(self.backbone, vectors, tokens.mask, needs_all_states(self.eval_pooling))
+        # As transformers computes it: a saved model gives the same bits elsewhere.
+        states = padded_states(self.backbone, vectors, tokens.mask, needs_all_states(self.eval_pooling))
         pooled = pool(self.eval_pooling, states, tokens.mask, self.first_layer_index)
         return self._headed(pooled, tokens.groups) if self.head_at_eval else pooled
 

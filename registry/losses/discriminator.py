@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from registry.checkpoints import load_model
 from registry.encoders import backbone as split
+from registry.encoders.blocks import padded_states, run_blocks
 from registry.errors import CseError
 from registry.tokens import Tokens
 
@@ -16,10 +17,12 @@ class Discriminator(nn.Module):
 
     Args:
         model: Checkpoint it starts from.
+        pads: Whether the scores of padding are wanted too; else they mean nothing.
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, pads: bool = True) -> None:
         super().__init__()
+        self.pads = pads
         self.model = model
         self.backbone = load_model(model)
         self.dropout = split.take_dropout(self.backbone)
@@ -49,5 +52,6 @@ class Discriminator(nn.Module):
         """
         vectors = self.dropout(split.embed_layer(self.backbone, tokens))
         vectors = torch.cat([first.to(vectors.dtype).unsqueeze(1), vectors[:, 1:]], dim=1)
-        scores: Tensor = self.head(split.run_blocks(self.backbone, vectors, tokens.mask, all_states=False)[-1])
+        states = (padded_states if self.pads else run_blocks)(self.backbone, vectors, tokens.mask, all_states=False)
+        scores: Tensor = self.head(states[-1])
         return scores

@@ -70,9 +70,10 @@ class ReplacedTokenDetection(Loss):
         self.edit = edit
         self.pads = pads
         self.pooling = _pooling(encoder) if condition == "pooled" else None
+        self.reads_hidden = self.pooling is not None
         self.masking = Masking.of("replaced_token_detection", encoder.vocabulary, masking, mask_share, random_share)
         self.generator = FrozenGenerator(generator, generator_head, generator_dropout)
-        self.discriminator = Discriminator(discriminator)
+        self.discriminator = Discriminator(discriminator, pads)
         if condition == "projected":
             self.discriminator.demand_width(encoder.dim)
         self._counts = torch.zeros(4)
@@ -80,13 +81,13 @@ class ReplacedTokenDetection(Loss):
     def forward(self, anchor: Encoded, positive: Encoded) -> Tensor:
         """Return the loss of the batch."""
         tokens = Tokens.stack({"anchor": anchor.tokens, "positive": positive.tokens})
-        lengths = all_devices(torch.tensor([tokens.length], device=tokens.ids.device))
-        tokens = tokens.padded_to(int(lengths.max()))  # padding counts, so all devices need the same
+        tokens = tokens.padded_to(_longest(tokens))  # padding counts, so all devices need the same
         edited, replaced = self.edited(tokens)
         scores = self.discriminator(edited, torch.cat([self._condition(anchor), self._condition(positive)]))
         counted = torch.ones_like(replaced) if self.pads else tokens.mask == 1
         self._count(scores, replaced, tokens.mask == 1)
-        total = F.cross_entropy(scores[counted], replaced[counted].long(), reduction="sum")
+        labels = replaced.long().masked_fill(~counted, -100)
+        total = F.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="sum", ignore_index=-100)
         return total * world_size() / sum_devices(counted.sum())
 
     @torch.no_grad()
@@ -123,6 +124,13 @@ class ReplacedTokenDetection(Loss):
         vectors = view.sentence if self.pooling is None else pool(self.pooling, [view.hidden], view.tokens.mask)
         self.discriminator.demand_width(vectors.shape[1])
         return vectors
+
+
+def _longest(tokens: Tokens) -> int:
+    """Return the length of the batch over all devices; several of them wait for each other here."""
+    if world_size() == 1:
+        return tokens.length
+    return int(all_devices(torch.full((1,), tokens.length, device=tokens.ids.device)).max())
 
 
 def _pooling(encoder: Encoder) -> Any:

@@ -39,6 +39,8 @@ class Twins(Loss):
         reduction: Over the sentences of the batch, on each device by itself.
     """
 
+    reads_hidden = False
+
     def __init__(
         self,
         margin: Literal["data", "fixed"] = "data",

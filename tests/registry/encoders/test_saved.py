@@ -40,7 +40,7 @@ def test_our_own_export_comes_back_exactly(tmp_path, make, form):
 
 def test_transformers_loads_the_weights_exactly(tmp_path):
     encoder, folder = exported(tmp_path)
-    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS, 12))
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS[:1], 12))
     with torch.no_grad():
         hidden = AutoModel.from_pretrained(folder)(tokens.ids, attention_mask=tokens.mask).last_hidden_state
     assert torch.equal(hidden, encoder.eval().encode(tokens, encoder.embed(tokens)).hidden)
