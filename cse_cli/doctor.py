@@ -76,6 +76,20 @@ def _tracking_store() -> Iterator[Check]:
         yield Check("records waiting", "note", f"{len(kept)} runs have records not sent yet; `cse runs sync`")
 
 
+def _threads() -> Iterator[Check]:
+    import torch
+
+    from cse_cli import cores
+
+    usual, cpus, limit = torch.get_num_threads(), cores.affinity(), cores.quota()
+    room = f"{cpus} cores may be used" + ("" if limit is None else f", the time of {limit:g} is given")
+    if chosen := cores.chosen_by_hand():
+        state: State = "note" if usual > cores.allowed() else "ok"
+        yield Check("threads", state, f"{usual}, set by {chosen}; {room}")
+    else:
+        yield Check("threads", "ok", f"{min(usual, cores.allowed())}; {room}; OMP_NUM_THREADS sets another number")
+
+
 def _components() -> Iterator[Check]:
     from registry import REGISTRIES
 
@@ -140,4 +154,4 @@ def _hub() -> Iterator[Check]:
     yield Check("model hub", "ok" if reason is None else "note", reason or "answers")
 
 
-_CHECKS = (_state_directory, _tracking_store, _components, _models, _data_sets, _hub)
+_CHECKS = (_state_directory, _tracking_store, _threads, _components, _models, _data_sets, _hub)

@@ -73,7 +73,7 @@ def record_outcome(tracker: tracking.Tracker, prepared: Prepared, result: Result
     """Write scores, the typed result and the selected model, if that is to be kept."""
     recipe = prepared.job.loaded.recipe
     final = {f"eval/{name}.{metric}": v for name, values in result.scores.items() for metric, v in values.items()}
-    tracker.metrics(final, prepared.steps)
+    tracker.metrics(final | _shares(result), prepared.steps)
     tracker.text("result.json", result.model_dump_json(indent=1))
     if not prepared.job.lean:
         model = folder / "model"
@@ -147,9 +147,15 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run
         precision=prepared.compute.precision,
         seconds=trainer.progress.seconds if trainer else 0.0,
         sentences_per_second=rate,
+        speed=trainer.stepper.watch.speed() if trainer else None,
         run_id=run_id,
         finished=datetime.now(UTC),
     )
+
+
+def _shares(result: Result) -> dict[str, float]:
+    """Return each part's share of the training's time, as a tracking store's metrics."""
+    return {} if result.speed is None else {f"speed/share_{k}": v for k, v in result.speed.shares.items()}
 
 
 def _fingerprints(experiment: Experiment) -> dict[str, str]:

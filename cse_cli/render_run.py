@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cse_cli.distribution import told
-from cse_cli.results import Result
+from cse_cli.results import Result, Speed
 from registry.kinds import EVALUATORS
 
 
@@ -35,7 +35,7 @@ def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, 
         runs = [result for result in results if result.recipe_hash == recipe]
         console.print(f"[bold]{escape(runs[0].recipe)}[/bold] · {escape(runs[0].title)}", soft_wrap=True)
         console.print(_table(runs, metrics[recipe]))
-        for line in told(runs):
+        for line in (*told(runs), *speed_line(runs)):
             console.print(escape(line), soft_wrap=True)
         console.print()
 
@@ -70,6 +70,31 @@ def _learned(runs: Sequence[Result], shown: Mapping[str, str]) -> list[list[str]
         spread = f" ± {statistics.stdev(gains):.2f}" if len(gains) > 1 else ""
         cells.append(f"{statistics.mean(gains):+.2f}{spread}" if gains else "")
     return [["gain", *cells, "", ""]]
+
+
+def speed_line(runs: Sequence[Result]) -> list[str]:
+    """Return where the time of a recipe's runs went, in one line; nothing where nothing was trained."""
+    speeds = [run.speed for run in runs if run.speed is not None]
+    if not speeds:
+        return []
+    rates = [run.sentences_per_second for run in runs if run.sentences_per_second]
+    tokens = [speed.tokens_per_second for speed in speeds if speed.tokens_per_second]
+    used = [speed.model_flop_utilisation for speed in speeds if speed.model_flop_utilisation]
+    told = [
+        *([f"{statistics.mean(rates):,.0f} sentences/s"] if rates else []),
+        *([f"{statistics.mean(tokens):,.0f} tokens/s"] if tokens else []),
+        *([f"{statistics.mean(used):.0%} of the device's peak"] if used else []),
+        *_shares(speeds),
+        f"peak {max(speed.peak_memory for speed in speeds) / 1e9:.1f} GB",
+    ]
+    return [f"speed: {', '.join(told)}"]
+
+
+def _shares(speeds: Sequence[Speed]) -> list[str]:
+    """Return each part's share of the time; parts below half a percent are left out."""
+    total = sum(sum(speed.seconds.values()) for speed in speeds)
+    shares = {part: sum(speed.seconds.get(part, 0.0) for speed in speeds) / (total or 1) for part in speeds[0].seconds}
+    return [f"{part} {share:.0%}" for part, share in shares.items() if share >= 0.005]
 
 
 def shown_metrics(names: Mapping[str, str]) -> dict[str, str]:

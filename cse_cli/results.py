@@ -42,6 +42,36 @@ class PaperRow(BaseModel):
     row: str
 
 
+class Speed(BaseModel):
+    """Where the time of a training went, and what that made of the device.
+
+    Args:
+        seconds: "data", "forward", "backward", "optimiser", "evaluation" or "other" → wall time; "other" is the loop
+            around steps: records, health, checkpoints.
+        tokens_per_second: Tokens read by encoders over all views and processes, padding not counted, a second of steps.
+        padding: Share of padding in batches as they come, whether it is computed or not.
+        model_flops: Floating-point operations of the model, on all processes; `cse_cli.training.timing.model_flops`.
+        model_flop_utilisation: The same a second of steps, as a share of what the device could do; None where that is
+            not known.
+        peak_memory: Bytes of the GPU, or of this process where there is none, at the highest point.
+    """
+
+    model_config = ConfigDict(frozen=True, protected_namespaces=())
+
+    seconds: dict[str, float]
+    tokens_per_second: float | None = None
+    padding: float | None = None
+    model_flops: float = 0.0
+    model_flop_utilisation: float | None = None
+    peak_memory: int
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Each part's share of the time."""
+        total = sum(self.seconds.values())
+        return {part: seconds / total for part, seconds in self.seconds.items()} if total else {}
+
+
 class Result(BaseModel):
     """The outcome of one run of one recipe with one seed.
 
@@ -59,6 +89,7 @@ class Result(BaseModel):
         last_state: Digest of all weights after the last step: equal exactly when every bit is.
         seconds: Wall time of training, evaluation during it included.
         sentences_per_second: Training throughput without evaluation.
+        speed: Where the time went; None without training, and in results written before it was measured.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -86,6 +117,7 @@ class Result(BaseModel):
     precision: str
     seconds: float
     sentences_per_second: float | None = None
+    speed: Speed | None = None
     run_id: str | None = None
     finished: datetime
 

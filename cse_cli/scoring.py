@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cse_cli.cores import settle
 from cse_cli.devices import choose
 from cse_cli.evaluation import evaluate
 from cse_cli.recipe.schema import Evaluate
@@ -71,6 +72,7 @@ def _score(
     request: Request,
     told: Callable[[str], None] | None,
 ) -> Scored:
+    settle()
     compute = choose(request.device, "fp32")
     encoder, own_length = open_encoder(model_of_run(model) or model, request.pooling)
     length = min(request.max_length or own_length, own_length)

@@ -12,6 +12,7 @@ from torch import Tensor
 from registry.errors import CseError
 from registry.tokens import Tokens, Vocabulary
 from registry.values import Tune
+from registry.waiting import sent
 
 Rate = Annotated[float, Field(ge=0, le=1), Tune(0.05, 0.5)]
 Share = Annotated[float, Field(ge=0, le=1), Tune(0.0, 1.0)]
@@ -59,7 +60,7 @@ class Masking:
 
     def hide(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
         """Return (B, L) ids with some hidden, and (B, L) whether each was; torch's global generator decides."""
-        specials = torch.tensor(self.specials, device=tokens.ids.device)
+        specials = sent(torch.tensor(self.specials), tokens.ids.device)
         candidates = (tokens.mask == 1) & ~torch.isin(tokens.ids, specials)
         hidden = candidates & (torch.rand(tokens.ids.shape, device=tokens.ids.device) < self.rate)
         choice = torch.rand(tokens.ids.shape, device=tokens.ids.device)

@@ -14,7 +14,11 @@ from cse_cli.devices import Compute
 from cse_cli.method import Method
 from cse_cli.recipe.schema import Train
 from cse_cli.step import StepState
+from cse_cli.training.compiling import compile_blocks
 from cse_cli.training.optimiser import learning_rate, make_optimizer, set_learning_rate
+from cse_cli.training.parallel import parallel
+from cse_cli.training.prefetch import Feed
+from cse_cli.training.timing import Stopwatch
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,10 @@ class Taken:
     learning_rate: float
 
 
+def _nobody(_: str) -> None:
+    """Nobody listens."""
+
+
 class Stepper:
     """Takes the steps of one training; what the next one depends on, beside the method, is its `state`.
 
@@ -46,10 +54,18 @@ class Stepper:
         compute: Device and precision.
         seed: Of the stream that augmenters and queues draw from.
         total: Steps of the whole training.
+        told: Hears what a person should know, such as that nothing could be compiled.
     """
 
     def __init__(
-        self, method: Method, batches: Batches, settings: Train, compute: Compute, seed: int, total: int
+        self,
+        method: Method,
+        batches: Batches,
+        settings: Train,
+        compute: Compute,
+        seed: int,
+        total: int,
+        told: Callable[[str], None] = _nobody,
     ) -> None:
         self.method = method
         self.batches = batches
@@ -59,22 +75,34 @@ class Stepper:
         self.optimizer = make_optimizer(method, settings)
         self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
         self.generator = torch.Generator().manual_seed(seed)
+        self.forward = parallel(method)
+        self.watch = Stopwatch(method, compute)
+        self.feed = Feed(batches.batch, total, compute.device)
+        self.compiled = compile_blocks(method, settings, compute, (total, batches.max_length), told)
 
     def take(self, done: int, look: Callable[[Tensor, StepState], None] | None = None) -> Taken:
         """Take the step after `done` others; `look` sees the objective before anything is changed by it."""
         rate = learning_rate(self.settings, done, self.total)
         set_learning_rate(self.optimizer, rate)
-        batch = {view: tokens.to(self.compute.device) for view, tokens in self.batches.batch(done).items()}
+        ready, clock = self.feed.take(done), self.watch.clock
+        self.watch.count(ready.sizes)
+        batch = {view: tokens.to(self.compute.device) for view, tokens in ready.batch.items()}
+        clock.mark("data")
+        if self.compiled is not None:
+            self.compiled.begin_step()
         step = StepState(self.method, batch, done, self.total, self.generator)
         with self.compute.autocast():
-            losses = self.method(step)
+            losses = self.forward(step)
         loss = self.method.objective(losses)
         if look is not None:
             look(loss, step)
+        clock.mark("forward")
         torch.autograd.backward(self.scaler.scale(loss))
+        clock.mark("backward")
         norm = self._update()
         for _, component in self.method.components():
             component.after_step(step)
+        clock.mark("optimiser")
         return Taken(step, loss.detach(), {k: v.detach() for k, v in losses.items()}, norm, rate)
 
     def state(self) -> dict[str, Any]:
@@ -83,6 +111,7 @@ class Stepper:
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "generator": self.generator.get_state(),
+            "watch": self.watch.state(),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -90,6 +119,12 @@ class Stepper:
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.generator.set_state(state["generator"])
+        if "watch" in state:
+            self.watch.load_state(state["watch"])
+
+    def close(self) -> None:
+        """End what runs beside the steps."""
+        self.feed.close()
 
     def _update(self) -> Tensor:
         self.scaler.unscale_(self.optimizer)

@@ -15,6 +15,7 @@ from registry.errors import CseError, suggestion
 from registry.kinds import AUGMENTERS
 from registry.types import Augmenter, Embedded, Encoder, Step, Tokens, Tune
 from registry.vocabulary import HubVocabulary
+from registry.waiting import sent
 
 
 @AUGMENTERS.register("fuse_embeddings")
@@ -118,7 +119,7 @@ class FuseEmbeddings(Augmenter, nn.Module):
         if self.pad_fill != "pad_embedding":
             return F.pad(embedded.vectors, (0, 0, 0, extra))
         pad = self._bound().vocabulary.pad([[], [0]]).ids[0, 0]
-        filled = replace(tokens, ids=torch.where(tokens.mask == 1, tokens.ids, pad.to(tokens.ids.device)))
+        filled = replace(tokens, ids=torch.where(tokens.mask == 1, tokens.ids, sent(pad, tokens.ids.device)))
         return torch.cat([embedded.vectors, self._bound().embed(filled)[:, -extra:]], dim=1)
 
     def _fuse(self, source: Tensor, source_mask: Tensor, side: Tokens) -> Tensor:

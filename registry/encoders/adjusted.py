@@ -76,7 +76,18 @@ class Adjusted(Encoder):
         Raises:
             CseError: Nothing was fitted yet.
         """
-        vectors = self.of.represent(tokens, embeddings)
+        return self._adjusted(self.of.represent(tokens, embeddings))
+
+    @property
+    def foundation(self) -> Encoder:
+        """The other encoder, or the one below that."""
+        return self.of.foundation
+
+    def finished(self, vectors: Tensor) -> Tensor:
+        """Return them adjusted, as `represent` does."""
+        return self._adjusted(self.of.finished(vectors))
+
+    def _adjusted(self, vectors: Tensor) -> Tensor:
         if self._fitting:
             return vectors
         if not self.fitted:

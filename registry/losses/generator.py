@@ -12,6 +12,7 @@ from registry.losses.language_model import load_language_model
 from registry.tokens import Tokens
 from registry.types import Component, Encoder
 from registry.vocabulary import HubVocabulary
+from registry.waiting import attention_mask
 
 
 class FrozenGenerator(Component, nn.Module):
@@ -66,7 +67,7 @@ class FrozenGenerator(Component, nn.Module):
                 f"--set data.max_length={self.longest}, or another generator",
             )
         segments = {"token_type_ids": tokens.types} if self.segments else {}
-        found = self.network(input_ids=ids, attention_mask=tokens.mask, **segments)
+        found = self.network(input_ids=ids, attention_mask=attention_mask(tokens.mask), **segments)
         if self.decodes:
             scores: Tensor = found.logits
             return scores

@@ -69,7 +69,7 @@ class MaskedLanguageModelling(Loss):
         wanted = torch.cat(targets)
         total = F.cross_entropy(self.head(torch.cat(states), words), wanted, reduction="sum")
         # The mean over the places of all devices: each device's share is scaled so that averaging gradients is exact.
-        count = sum_devices(torch.tensor(len(wanted), device=total.device))
+        count = sum_devices(torch.full((), len(wanted), device=total.device))
         return total * world_size() / count.clamp(min=1)
 
     def notices(self) -> list[str]:
@@ -104,5 +104,6 @@ def _hidden(view: Encoded) -> tuple[Tensor, Tensor]:
             "masked_language_modelling: nothing is hidden in the view it reads",
             'give that view an augmenter: [[views.masked.augment]] name = "mask_tokens"',
         )
-    places = targets >= 0
-    return view.hidden[places], targets[places]
+    # How many there are is known on the device alone: the one place where a step waits for a GPU.
+    places = (targets.flatten() >= 0).nonzero().squeeze(1)
+    return view.hidden.flatten(0, 1).index_select(0, places), targets.flatten().index_select(0, places)

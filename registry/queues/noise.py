@@ -11,6 +11,7 @@ from torch import Tensor
 
 from registry import QUEUES, Tune
 from registry.types import Encoder, Negatives, Queue, Step, ViewName
+from registry.waiting import sent
 
 
 @QUEUES.register("noise")
@@ -67,7 +68,7 @@ class Noise(Queue):
         anchors, positives = (F.normalize(vectors, dim=-1, eps=1e-8) for vectors in views)
         count = max(1, int(self.times * len(anchors)))
         drawn = torch.randn(count, anchors.shape[1], generator=step.generator, device=step.generator.device)
-        noise = drawn.to(anchors.device)
+        noise = sent(drawn, anchors.device)
         with torch.autocast(anchors.device.type, enabled=False):
             for _ in range(self.steps):
                 noise = noise + self.rate * _direction(self._gradient(noise, anchors, positives))

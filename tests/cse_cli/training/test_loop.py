@@ -146,7 +146,7 @@ def test_a_killed_run_ends_bit_for_bit_where_an_unbroken_one_does(text: str, tmp
     assert again.selection.curve == whole.selection.curve
     assert (again.selection.step, again.selection.score) == (whole.selection.step, whole.selection.score)
     for (when, name), value in again_log.points.items():
-        assert log.points[when, name] == value
+        assert name.startswith("speed/") or log.points[when, name] == value
 
 
 def test_the_digest_sees_a_single_bit() -> None:
