@@ -85,12 +85,17 @@ class SentenceEncoder:
         """Return sentences, by length, and their vectors."""
         rows = self.encoder.vocabulary.ids(sentences, self.max_length)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        made = []
-        for batch in self._batches([len(rows[i]) for i in order]):
-            tokens = self.encoder.vocabulary.pad([rows[i] for i in order[batch]])
-            with self.compute.autocast():
-                made.append(self.encoder.represent(tokens.to(self.compute.device)).float().cpu())
-        return [sentences[i] for i in order], torch.cat(made)
+        batches = list(self._batches([len(rows[i]) for i in order]))
+        return [sentences[i] for i in order], torch.cat(self._vectors([rows[i] for i in order], batches))
+
+    def _vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
+        """Return the vectors of each batch of token ids."""
+        return [self._represented(self.encoder, rows[batch]) for batch in batches]
+
+    def _represented(self, encoder: Encoder, rows: Sequence[Sequence[int]]) -> Tensor:
+        tokens = encoder.vocabulary.pad(rows)
+        with self.compute.autocast():
+            return encoder.represent(tokens.to(self.compute.device)).float().cpu()
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[slice]:
         """Yield slices of ascending lengths; one row at least, and `batch_tokens` of the longest at most."""

@@ -9,18 +9,22 @@ from pathlib import Path
 import torch
 
 from cse_cli import recording, tracking
-from cse_cli.data import Batches, open_text
+from cse_cli.cores import settle
+from cse_cli.data import Batches, Text, open_text
 from cse_cli.devices import choose
 from cse_cli.evaluation import evaluate
 from cse_cli.home import home
 from cse_cli.job import Job, Prepared
-from cse_cli.observer import Observer, Pruned, Started
+from cse_cli.launch import lost
+from cse_cli.observer import Observer, Pruned, Silent, Started
+from cse_cli.ranks import after_first, from_first
 from cse_cli.resolve import resolve
-from cse_cli.results import Result
+from cse_cli.results import Result, Scores
 from cse_cli.run_folder import RunFolder
 from cse_cli.tracking import tags
 from cse_cli.training import checkpoint
 from cse_cli.training.loop import Trainer, state_digest
+from registry.distributed import rank, world_size
 from registry.errors import RunFailedError
 
 
@@ -31,20 +35,27 @@ def prepare(job: Job, observer: Observer) -> Prepared:
         CseError: A model or data set is missing, or parts do not fit.
     """
     recipe = job.loaded.recipe
+    settle()
     compute = choose(job.device, recipe.train.precision)
     observer.preparing("building the method")
     experiment = resolve(recipe, job.seed)
     if recipe.train.steps == 0:
         return Prepared(job, compute, experiment, None, None, 0)
-    text = open_text(recipe.data, experiment.columns)
-    batches = Batches(
-        text,
-        experiment.plans,
-        recipe.train.batch_size,
-        recipe.data.max_length,
-        job.seed,
-        progress=_tokenising(observer),
-    )
+    place = rank(), world_size()
+
+    def read() -> tuple[Text, Batches]:
+        text = open_text(recipe.data, experiment.columns)
+        return text, Batches(
+            text,
+            experiment.plans,
+            recipe.train.batch_size,
+            recipe.data.max_length,
+            job.seed,
+            *place,
+            progress=_tokenising(observer),
+        )
+
+    text, batches = after_first(read)
     steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
     return Prepared(job, compute, experiment, text, batches, steps)
 
@@ -52,26 +63,46 @@ def prepare(job: Job, observer: Observer) -> Prepared:
 def execute(job: Job, observer: Observer) -> Result:
     """Run a job to its end and record it.
 
+    Where a process group is initialised, every process of it calls this with the same job: they train together, the
+    first one alone writes and tells, and all return its result.
+
     Raises:
         CseError: It could not start, or failed on the way; the record then says FAILED.
         Pruned: The observer ended it; the record then says FINISHED, marked as pruned.
     """
+    observer = observer if rank() == 0 else Silent()
     prepared = prepare(job, observer)
-    recipe = job.loaded.recipe
     tracker, folder = _begin(prepared)
-    with _explained(folder, observer), tracking.ending(tracker), _pruned(folder, tracker):
+    with _explained(folder, observer), tracking.ending(tracker), lost.explained(), _pruned(folder, tracker):
         if job.resume is None:
-            recording.record_inputs(tracker, prepared)
-            folder.create()  # after its inputs are recorded: what can be taken up again has them
+            from_first(lambda: _record_inputs(prepared, tracker, folder))
         trainer = _train(prepared, folder.path, tracker, observer)
         observer.preparing("scoring the selected state")
-        one = prepared.experiment
-        scores = evaluate(one.scored, one.evaluators, recipe.evaluate, prepared.compute, plans=one.plans)
-        result = recording.make_result(prepared, trainer, scores, tracker.run_id)
-        recording.record_outcome(tracker, prepared, result, folder.path)
-        for told in [] if job.lean else recording.record_details(tracker, prepared, result, folder.path):
-            observer.warned(told)
-    folder.close()
+        one, settings = prepared.experiment, job.loaded.recipe.evaluate
+        scores = evaluate(one.scored, one.evaluators, settings, prepared.compute, plans=one.plans)
+        result = from_first(lambda: _record_outcome(prepared, trainer, scores, tracker, folder, observer))
+    if rank() == 0:
+        folder.close()
+    return result
+
+
+def _record_inputs(prepared: Prepared, tracker: tracking.Tracker, folder: RunFolder) -> None:
+    recording.record_inputs(tracker, prepared)
+    folder.create()  # after its inputs are recorded: what can be taken up again has them
+
+
+def _record_outcome(
+    prepared: Prepared,
+    trainer: Trainer | None,
+    scores: Scores,
+    tracker: tracking.Tracker,
+    folder: RunFolder,
+    observer: Observer,
+) -> Result:
+    result = recording.make_result(prepared, trainer, scores, tracker.run_id)
+    recording.record_outcome(tracker, prepared, result, folder.path)
+    for told in [] if prepared.job.lean else recording.record_details(tracker, prepared, result, folder.path):
+        observer.warned(told)
     return result
 
 
@@ -82,7 +113,8 @@ def _pruned(folder: RunFolder, tracker: tracking.Tracker) -> Iterator[None]:
         yield
     except Pruned:
         tracker.tags({tags.PRUNED: "true"})
-        folder.close()
+        if rank() == 0:
+            folder.close()
         raise
 
 
@@ -101,14 +133,19 @@ def _explained(folder: RunFolder, observer: Observer) -> Iterator[None]:
 
 
 def _begin(prepared: Prepared) -> tuple[tracking.Tracker, RunFolder]:
-    job = prepared.job
+    job, first = prepared.job, rank() == 0
+    tracker = after_first(lambda: _open(job) if first else tracking.NullTracker())
+    tracker.run_id = from_first(lambda: tracker.run_id)
+    resolved = job.loaded.recipe.resolved()
+    return tracker, job.resume or RunFolder(tracker.run_id, job.loaded.name, job.loaded.path.absolute(), resolved)
+
+
+def _open(job: Job) -> tracking.Tracker:
     name = job.below.name if job.below else f"{job.loaded.name} seed {job.seed}"
     if job.resume is not None:
-        return tracking.start(name, {}, {}, job.resume.run_id), job.resume
-    resolved = job.loaded.recipe.resolved()
-    parent = job.below.parent if job.below else None
-    tracker = tracking.start(name, recording.params(resolved), recording.tags(job), parent=parent)
-    return tracker, RunFolder(tracker.run_id, job.loaded.name, job.loaded.path.absolute(), resolved)
+        return tracking.start(name, {}, {}, job.resume.run_id)
+    params, parent = recording.params(job.loaded.recipe.resolved()), job.below.parent if job.below else None
+    return tracking.start(name, params, recording.tags(job), parent=parent)
 
 
 def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer: Observer) -> Trainer | None:
@@ -117,7 +154,7 @@ def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer
         return None
     job = prepared.job
     trainer = Trainer(prepared, folder, tracker, observer)
-    if job.resume is not None and (folder / checkpoint.FILE).exists():  # else it was killed before its first one
+    if job.resume is not None and from_first((folder / checkpoint.FILE).exists):  # else killed before its first one
         trainer.restore()
     observer.started(
         Started(
@@ -134,7 +171,7 @@ def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer
         )
     )
     trainer.run()
-    trainer.last_state = state_digest(checkpoint.method_state(trainer.method))
+    trainer.last_state = from_first(lambda: state_digest(checkpoint.method_state(trainer.method)))
     trainer.selection.restore(prepared.experiment.scored)
     return trainer
 

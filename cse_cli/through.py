@@ -64,10 +64,11 @@ def vectors_through(
     if missing:
         raise MissingError(f"the view reads column {', '.join(missing)}, which is not there", "add it to the data")
     place = next((p.device for p in encoder.parameters()), torch.device("cpu"))
+    own = [place] if place.type == "cuda" else []  # unnamed, all of a machine's devices would be asked
     seed = zlib.crc32(view[0].encode()) if training else SEED
     rng, step = Random(seed), Still(torch.Generator().manual_seed(seed))
     made = []
-    with torch.random.fork_rng(), torch.no_grad(), _in_training(encoder) if training else nullcontext():
+    with torch.random.fork_rng(devices=own), torch.no_grad(), _in_training(encoder) if training else nullcontext():
         torch.manual_seed(seed)
         for start in range(0, len(columns[plan.column]), batch_size):
             batch = {column: cells[start : start + batch_size] for column, cells in columns.items()}

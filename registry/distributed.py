@@ -6,6 +6,8 @@ backward pass. Data parallelism then averages over ranks, which is undone here b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -46,14 +48,33 @@ class _Sum(torch.autograd.Function):
         return total
 
 
+_alone = False
+
+
+def together() -> bool:
+    """Return whether this process is one of several that run the same thing, whatever `alone` says."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
 def world_size() -> int:
     """Return the number of processes that train together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return dist.get_world_size() if together() and not _alone else 1
 
 
 def rank() -> int:
     """Return this process's place among them."""
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+    return dist.get_rank() if together() and not _alone else 0
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Make every function here the identity: for work that one process does while the others wait for it."""
+    global _alone
+    before, _alone = _alone, True
+    try:
+        yield
+    finally:
+        _alone = before
 
 
 def all_devices(local: Tensor) -> Tensor:
@@ -66,6 +87,16 @@ def all_devices(local: Tensor) -> Tensor:
         return local
     gathered: Tensor = _Gather.apply(local)  # type: ignore[no-untyped-call]
     return gathered
+
+
+@torch.no_grad()
+def mean_devices(local: Tensor) -> Tensor:
+    """Return the mean of `local` over devices, without gradient: of a loss, its value for the whole batch."""
+    if world_size() == 1:
+        return local
+    total = local.detach().clone()
+    dist.all_reduce(total)
+    return total / world_size()
 
 
 def sum_devices(local: Tensor) -> Tensor:

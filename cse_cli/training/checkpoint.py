@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 from collections.abc import Mapping
@@ -68,6 +69,13 @@ def load_method_state(method: Method, state: Mapping[str, Any]) -> None:
     nn.Module.load_state_dict(method, dict(state), strict=False)
 
 
+def stream(seed: int, rank: int, step: int = 0) -> int:
+    """Return the seed of a process's own dropout; the first one has the run's."""
+    if rank == 0:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed}:{rank}:{step}".encode()).digest()[:7])
+
+
 def random_state() -> dict[str, Any]:
     """Return the state of every random stream a component may draw from."""
     kind, words, position, has_gauss, gauss = np.random.get_state()
@@ -90,7 +98,7 @@ def set_random_state(state: Mapping[str, Any]) -> None:
     """Put every random stream back."""
     torch.set_rng_state(state["torch"])
     if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+        torch.cuda.set_rng_state_all(state["cuda"][: torch.cuda.device_count()])
     kind, words, position, has_gauss, gauss = state["numpy"]
     np.random.set_state((kind, words.numpy().astype(np.uint32), position, has_gauss, gauss))
     version, internal, gauss_next = state["python"]

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from registry.types import Encoded, Encoder, Queue
+from registry.types import Encoder, Queue
 
 PATIENCE = 3
 """Checks in a row that must look collapsed before the alarm."""
@@ -23,15 +23,19 @@ def mean_cosine(vectors: Tensor) -> float:
     return float(((unit.sum(dim=0) ** 2).sum() - rows) / (rows * (rows - 1)))
 
 
-def agreement(views: Mapping[str, Encoded]) -> dict[str, float]:
-    """Return, for each view but the first, its mean cosine to the same sentences in the first: 1 when they agree."""
+def agreement(views: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return, for each view but the first, its mean cosine to the same sentences in the first: 1 when they agree.
+
+    Args:
+        views: Name → (N, D) sentence vectors.
+    """
     first, *others = views.items()
     return {
         f"health/cosine_to_{first[0]}.{name}": float(
-            F.cosine_similarity(first[1].sentence.detach().float(), view.sentence.detach().float()).mean()
+            F.cosine_similarity(first[1].detach().float(), view.detach().float()).mean()
         )
         for name, view in others
-        if view.sentence.shape == first[1].sentence.shape
+        if view.shape == first[1].shape
     }
 
 
@@ -40,7 +44,8 @@ def effective_rank(vectors: Tensor) -> float:
 
     Source: Roy and Vetterli 2007, "The effective rank", definition 1.
     """
-    values = torch.linalg.svdvals(vectors.detach().float())
+    # On the host: a GPU takes longer to decompose so small a matrix than all its other work of a step.
+    values = torch.linalg.svdvals(vectors.detach().float().cpu())
     shares = values / values.sum().clamp_min(1e-12)
     return float(torch.exp(-(shares * shares.clamp_min(1e-12).log()).sum()))
 
@@ -63,11 +68,11 @@ def traceable_distance(encoder: Encoder, queue: Queue, batch_size: int) -> float
     return encoder.memory + queue.length / batch_size
 
 
-def describe_views(views: Mapping[str, Encoded]) -> str:
-    """Return one line a view: finiteness, norm and spread of its sentence vectors."""
+def describe_views(views: Mapping[str, Tensor]) -> str:
+    """Return one line a view: finiteness, norm and spread of its (N, D) sentence vectors."""
     lines = []
     for name, view in views.items():
-        vectors = view.sentence.detach().float()
+        vectors = view.detach().float()
         finite = float(torch.isfinite(vectors).float().mean())
         lines.append(
             f"  view {name}: {finite:.0%} finite, norm mean {vectors.norm(dim=-1).mean():.4g}, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,16 @@ from torch import Tensor
 from cse_cli.evaluation import evaluate, score
 from cse_cli.job import Prepared
 from cse_cli.observer import Observer
+from cse_cli.ranks import from_all, from_first
 from cse_cli.results import Scores
 from cse_cli.step import StepState
 from cse_cli.tracking import Tracker, stop_if_asked
 from cse_cli.training import checkpoint
+from cse_cli.training.alike import demand_alike
 from cse_cli.training.health import CollapseAlarm, agreement, describe_views, traceable_distance
 from cse_cli.training.selection import Selection
 from cse_cli.training.stepper import Stepper, Taken
+from registry.distributed import mean_devices, rank, world_size
 from registry.errors import RunFailedError
 
 LOG_EVERY = 10
@@ -44,6 +48,9 @@ class Progress:
 class Trainer:
     """Trains one experiment; its best state can then be restored from `selection`.
 
+    Several processes train it together: each has its share of every batch, all hold the same weights, and the first
+    one alone writes and tells.
+
     Args:
         prepared: What to train; moved to its device.
         folder: Where checkpoints and states are kept.
@@ -66,10 +73,15 @@ class Trainer:
         self.tracker = tracker
         self.observer = observer
         self.method = self.experiment.method.to(compute.device)
-        self.stepper = Stepper(self.method, prepared.batches, self.settings, compute, self.seed, self.total)
+        demand_alike(self.method, 0)
+        self.stepper = Stepper(
+            self.method, prepared.batches, self.settings, compute, self.seed, self.total, observer.warned
+        )
         self.progress = Progress()
         self.selection = Selection(folder)
         self.alarm = CollapseAlarm(self.settings.collapse_cosine)
+        self.saved = 0
+        self.unseen: list[Tensor] = []
         self.last_state: str | None = None
 
     def run(self) -> None:
@@ -78,9 +90,16 @@ class Trainer:
         Raises:
             RunFailedError: The loss is not a number.
         """
-        if not (self.folder / checkpoint.FILE).exists():
+        try:
+            self._run()
+        finally:
+            self.stepper.close()
+
+    def _run(self) -> None:
+        self.stepper.watch.clock.start()
+        if not from_first((self.folder / checkpoint.FILE).exists):
             # Dropout must not depend on how weights were initialised.
-            torch.manual_seed(self.seed)
+            torch.manual_seed(checkpoint.stream(self.seed, rank()))
             if self.measures:
                 self.tracker.metrics(self.measures, 0)
             self._evaluate()
@@ -89,6 +108,8 @@ class Trainer:
         while self.progress.step < self.total:
             stop_if_asked()
             self._step()
+            if self._due(self.settings.evaluate_every) or self._due(self.settings.checkpoint_every):
+                self._demand_numbers()  # before anything is scored or written
             if self._due(self.settings.evaluate_every):
                 self._evaluate()
             if self._due(self.settings.checkpoint_every or self.settings.evaluate_every):
@@ -106,13 +127,21 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of everything the next step depends on; metrics up to it are recorded first."""
+        demand_alike(self.method, self.progress.step)
+        randoms = from_all(checkpoint.random_state())
+        from_first(lambda: self._write(randoms))
+        self.saved = self.progress.step
+        self.stepper.watch.clock.mark("other")
+
+    def _write(self, randoms: list[dict[str, Any]]) -> None:
         self.tracker.flush()
         checkpoint.write(
             self.folder / checkpoint.FILE,
             {
                 "method": checkpoint.method_state(self.method),
                 **self.stepper.state(),
-                "random": checkpoint.random_state(),
+                "random": randoms[0],
+                "random_of_others": randoms[1:],
                 "progress": asdict(self.progress),
                 "selection": {k: getattr(self.selection, k) for k in ("step", "score", "curve")},
                 "alarm": asdict(self.alarm),
@@ -121,14 +150,27 @@ class Trainer:
         self.selection.tidy()
 
     def restore(self) -> None:
-        """Go back to the last checkpoint, bit for bit."""
+        """Go back to the last checkpoint: bit for bit where as many processes go on as wrote it."""
         state = checkpoint.read(self.folder / checkpoint.FILE)
         checkpoint.load_method_state(self.method, state["method"])
         self.stepper.load_state(state)
         self.progress = Progress(**state["progress"])
         self.selection = Selection(self.folder, **state["selection"])
         self.alarm = CollapseAlarm(**state["alarm"])
-        checkpoint.set_random_state(state["random"])
+        self.saved = self.progress.step
+        self._restore_random([state["random"], *state.get("random_of_others", [])])
+        demand_alike(self.method, self.progress.step)
+
+    def _restore_random(self, states: list[dict[str, Any]]) -> None:
+        if rank() < len(states):
+            checkpoint.set_random_state(states[rank()])
+        else:
+            torch.manual_seed(checkpoint.stream(self.seed, rank(), self.progress.step))
+        if len(states) != world_size():
+            self.observer.warned(
+                f"the number of processes changes from {len(states)} to {world_size()}: batches stay as they are, "
+                "but dropout differs from here on from what an unbroken run draws"
+            )
 
     def _step(self) -> None:
         began, done = time.perf_counter(), self.progress.step
@@ -136,28 +178,36 @@ class Trainer:
         # On a GPU, looking at the value waits for it.
         look = self._demand_a_number if self.compute.device.type == "cpu" or logging else None
         taken = self.stepper.take(done, look)
+        if look is None:
+            self.unseen.append(taken.loss)
         self.progress.step += 1
         self._count(began, stepping=True)
         if logging:
             self._report(taken)
+            self.stepper.watch.clock.mark("other")
 
     def _report(self, taken: Taken) -> None:
-        step, loss = taken.step, taken.loss.item()
-        indicators, warning = self.alarm.check(next(iter(step.views.values())).sentence)
+        vectors = {name: taken.step.sentences(name) for name in taken.step.views}
+        indicators, warning = self.alarm.check(next(iter(vectors.values())))
+        own = {
+            "train/loss": taken.loss.item(),
+            **{f"loss/{label}": value.item() for label, value in taken.losses.items()},
+            **{f"{place}/{k}": v for place, part in self.method.components() for k, v in part.report().items()},
+        }
+        values = {
+            **_mean(from_all(own)),
+            "train/learning_rate": taken.learning_rate,
+            "train/gradient_norm": taken.norm.item(),
+            **indicators,
+            **agreement(vectors),
+            **self.stepper.watch.lately(),
+        }
+        from_first(lambda: self._tell(values, warning))
+
+    def _tell(self, values: Mapping[str, float], warning: str | None) -> None:
         rate = self.progress.step * self.settings.batch_size / self.progress.step_seconds
-        self.tracker.metrics(
-            {
-                "train/loss": loss,
-                **{f"loss/{label}": value.item() for label, value in taken.losses.items()},
-                "train/learning_rate": taken.learning_rate,
-                "train/gradient_norm": taken.norm.item(),
-                **indicators,
-                **agreement(step.views),
-                **{f"{place}/{k}": v for place, part in self.method.components() for k, v in part.report().items()},
-            },
-            self.progress.step,
-        )
-        self.observer.stepped(self.progress.step, loss, rate)
+        self.tracker.metrics(values, self.progress.step)
+        self.observer.stepped(self.progress.step, values["train/loss"], rate)
         for _, component in self.method.components():
             for notice in component.notices():
                 self.observer.warned(notice)
@@ -180,6 +230,7 @@ class Trainer:
         if settings.select is not None:
             self._offer(scores, settings.select)
         self._count(began, stepping=False)
+        self.stepper.watch.clock.mark("evaluation")
 
     def _offer(self, scores: Scores, select: str) -> None:
         name, at, value = select.rpartition(".")[0], self.progress.step, score(scores, select)
@@ -187,7 +238,7 @@ class Trainer:
             self.selection.curve[0] = value
         best = at > 0 and self.selection.offer(at, value, self.experiment.scored)
         self.tracker.metrics({f"dev/{name}.{metric}": v for metric, v in scores[name].items()}, at)
-        self.observer.evaluated(at, {select: value}, best)
+        from_first(lambda: self.observer.evaluated(at, {select: value}, best))
 
     def _due(self, every: int) -> bool:
         return self.progress.step == self.total or (every > 0 and self.progress.step % every == 0)
@@ -197,15 +248,36 @@ class Trainer:
         self.progress.seconds += took
         self.progress.step_seconds += took if stepping else 0.0
 
-    def _demand_a_number(self, loss: Tensor, step: StepState) -> None:
-        if torch.isfinite(loss):
+    def _demand_numbers(self) -> None:
+        """Look at the losses that nobody has looked at: on a GPU, those since the last record."""
+        if not self.unseen:
             return
-        last = checkpoint.read(self.folder / checkpoint.FILE)["progress"]["step"]
-        raise RunFailedError(
-            f"the loss is {loss.item()} at step {self.progress.step + 1}\n{describe_views(step.views)}\n"
-            f"  last good checkpoint: step {last}, {self.folder / checkpoint.FILE}",
+        seen, self.unseen = self.unseen, []
+        finite = torch.isfinite(mean_devices(torch.stack(seen))).tolist()
+        if not all(finite):
+            at = self.progress.step - len(seen) + finite.index(False) + 1
+            raise self._no_number(f"the loss is no number at step {at}")
+
+    def _demand_a_number(self, loss: Tensor, step: StepState) -> None:
+        self._demand_numbers()
+        whole = mean_devices(loss)  # on all processes alike, so that all stop here
+        if torch.isfinite(whole):
+            return
+        vectors = {name: step.sentences(name) for name in step.views}
+        raise self._no_number(f"the loss is {whole.item()} at step {self.progress.step + 1}\n{describe_views(vectors)}")
+
+    def _no_number(self, what: str) -> RunFailedError:
+        return RunFailedError(
+            f"{what}\n  last good checkpoint: step {self.saved}, {self.folder / checkpoint.FILE}",
             "lower train.learning_rate, raise the temperature, or use precision = 'fp32'",
         )
+
+
+def _mean(each: list[dict[str, float]]) -> dict[str, float]:
+    """Return the mean over processes of what each one says of its share of the batch."""
+    if len(each) == 1:
+        return each[0]
+    return {name: sum(of[name] for of in each if name in of) / sum(name in of for of in each) for name in each[0]}
 
 
 def state_digest(state: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cse_cli.ranks import from_first
 from cse_cli.training import checkpoint
 from registry.types import Encoder
 
@@ -32,13 +33,14 @@ class Selection:
         if math.isnan(score) or (self.score is not None and score <= self.score):
             return False
         self.step, self.score = step, score
-        checkpoint.write(self._file(step), encoder.state_dict())
+        from_first(lambda: checkpoint.write(self._file(step), encoder.state_dict()))
         return True
 
     def restore(self, encoder: Encoder) -> None:
         """Put the best state into `encoder`; without one, leave it as it is."""
         if self.step is not None:
-            encoder.load_state_dict(checkpoint.read(self._file(self.step)))
+            file = self._file(self.step)
+            encoder.load_state_dict(from_first(lambda: checkpoint.read(file)))
 
     def tidy(self) -> None:
         """Delete states that no checkpoint can ask for any more."""

@@ -66,17 +66,19 @@ class Reencoded(RollingQueue):
         if not known.any():
             return
         seed = int(torch.randint(2**62, (1,), generator=step.generator))
-        with torch.random.fork_rng(), torch.no_grad():
+        own = [self.ages.device] if self.ages.is_cuda else []  # unnamed, all of a machine's devices would be asked
+        with torch.random.fork_rng(devices=own), torch.no_grad():
             torch.manual_seed(seed)
             made = torch.cat([self._encode(rows) for rows in torch.split(held[known], self.chunk)])
         vectors = self.vectors[: self.filled].clone()  # the graph of a step may hold what was served before
-        vectors[known] = F.normalize(made.float(), dim=-1, eps=1e-8)
+        vectors[known] = F.normalize(made.float(), dim=-1, eps=1e-8).to(vectors.dtype)
         self.vectors = F.pad(vectors, (0, 0, 0, self.length - self.filled))
 
     def after_step(self, step: Step) -> None:
         """Store the view's tokens of this step from every device, and until the next step its vectors."""
         tokens = step.views[self.view].tokens
         rows = torch.stack([tokens.ids, tokens.mask, tokens.types, tokens.positions], dim=1).to(torch.int32)
+        rows = rows * rows[:, 1:2]  # nothing at padding, of which each device has its own
         longest = self.tokens.shape[2]
         new = all_devices(F.pad(rows, (0, longest - rows.shape[2])))
         kept = torch.cat([self.tokens[: self.filled], new])[-self.length :]

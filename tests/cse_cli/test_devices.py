@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-from pathlib import Path
-
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
+from torch import Tensor
 
 from cse_cli.devices import choose
-from registry.distributed import all_devices
+from cse_cli.training.parallel import parallel
+from registry.distributed import all_devices, rank
 from registry.errors import CseError
 from tests.cse_cli.test_method import make, step_of
+from tests.processes import on_ranks
 
 TEXTS = [f"{a} {b} thing {c}" for a in "abcd" for b in "xy" for c in ("now", "later")]
 
@@ -50,31 +48,24 @@ def test_bf16_on_the_cpu_computes_in_bf16_and_gives_fp32_losses() -> None:
     assert 0 < (rounded - exact).abs() < 0.05
 
 
-def _worker(rank: int, port: int, folder: str) -> None:
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    torch.set_num_threads(1)
+def half() -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
+    """Return loss, gradients and gathered vectors of a process that has half of the batch."""
     method = make(dropout=0.0)
-    parallel = torch.nn.parallel.DistributedDataParallel(method, broadcast_buffers=False)
-    step = step_of(method, TEXTS[rank * 8 : rank * 8 + 8])
-    loss = method.objective(parallel(step))
-    loss.backward()
-    gradients = {name: p.grad for name, p in method.named_parameters()}
-    torch.save((loss.detach(), gradients, step.sentences("anchor")), Path(folder) / f"{rank}.pt")
-    dist.destroy_process_group()
+    step = step_of(method, TEXTS[rank() * 8 : rank() * 8 + 8])
+    forward = parallel(method)
+    loss = method.objective(forward(step))
+    torch.autograd.backward(loss)
+    return loss.detach(), {name: p.grad for name, p in method.named_parameters()}, step.sentences("anchor")
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_gradient_of_one_big_batch(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.spawn(_worker, (port, str(tmp_path)), nprocs=2)
+def test_two_processes_give_the_gradient_of_one_big_batch() -> None:
+    shared = on_ranks(half)
     method = make(dropout=0.0)
     step = step_of(method, TEXTS)
     loss = method.objective(method(step))
-    loss.backward()
-    for rank in range(2):
-        other, gradients, sentences = torch.load(tmp_path / f"{rank}.pt")
+    torch.autograd.backward(loss)
+    for other, gradients, sentences in shared:
         torch.testing.assert_close(other, loss.detach())
         torch.testing.assert_close(sentences, step.sentences("anchor"))
         for name, parameter in method.named_parameters():
