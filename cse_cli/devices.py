@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 
+from registry.distributed import world_size
 from registry.errors import CseError
 
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -43,7 +44,8 @@ def choose(device: str = "auto", precision: str = "auto") -> Compute:
     """Return the device asked for and a precision that works on it.
 
     Args:
-        device: "auto" takes the first CUDA device, else the CPU; or "cpu", "cuda", "cuda:1".
+        device: "auto" takes a CUDA device, else the CPU; or "cpu", "cuda", "cuda:1". The CUDA device is the first
+            one, or, where several processes train together, this process's own.
         precision: "auto" is fp32 on CPU, bf16 on CUDA devices that have it, else fp32.
 
     Raises:
@@ -71,7 +73,7 @@ def choose(device: str = "auto", precision: str = "auto") -> Compute:
 
 def _place(device: str) -> torch.device:
     if device == "auto":
-        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+        return _own_cuda() if torch.cuda.is_available() else torch.device("cpu")
     try:
         place = torch.device(device)
     except RuntimeError as error:
@@ -81,4 +83,10 @@ def _place(device: str) -> torch.device:
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if place.type == "cuda" and (place.index or 0) >= found:
         raise CseError(f"--device: '{device}' is not on this machine ({found} CUDA devices found)", "use --device auto")
-    return place
+    return _own_cuda() if device == "cuda" else place
+
+
+def _own_cuda() -> torch.device:
+    """Return the device that was set when this process joined the others."""
+    # Asking for it starts CUDA, which a process that only starts others should not.
+    return torch.device("cuda", torch.cuda.current_device() if world_size() > 1 else 0)

@@ -115,6 +115,10 @@ class Screen:
         self._close()
         self.console.print(f"[red]error:[/red] {escape(what)}: {escape(str(error))}", soft_wrap=True)
 
+    def heard(self, worker: str, line: str) -> None:
+        """Print a line of another process's."""
+        self.console.print(f"[dim]{escape(f'[{worker}]')}[/dim] {escape(line)}", soft_wrap=True)
+
     def _close(self) -> None:
         if self._bar is not None:
             self._bar.stop()

@@ -66,10 +66,6 @@ class StudyScreen(Screen):
         self._close()
         self._line(f"stopped{self._left}; the same command goes on from there: cse run {escape(self.asked)} …")
 
-    def heard(self, worker: str, line: str) -> None:
-        """Print a line of a worker's."""
-        self._line(f"[dim]{escape(f'[{worker}]')}[/dim] {escape(line)}")
-
     def _line(self, text: str) -> None:
         self.console.print(text, soft_wrap=True)
 

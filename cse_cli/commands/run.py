@@ -33,18 +33,34 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Build all, show one batch of each view, stop.")] = False,
     resume: Annotated[str | None, typer.Option(help="Take up the run whose id starts so.")] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that share a study; one a CUDA device if left out.")
+        int | None,
+        typer.Option(min=1, help="Runs at once, of a study, recipes or seeds; one a CUDA device if left out."),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that share each run and its batch; one a CUDA device if left out."),
     ] = None,
     worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train and score recipes, or all cells of studies; record each run in MLflow."""
+    from cse_cli.launch.leaving import among_others, end_with_parent, listen
+    from cse_cli.launch.place import Place, place
+
+    here = place() or Place()
+    if here.world > 1:
+        listen(here.rank)  # first: no library may start a thread before
+        end_with_parent()
     from cse_cli.jobs import Asked, jobs, plan_all, run_all
     from cse_cli.study.load import find_study
 
-    asked = Asked(recipes or [], set_ or [], unset or [], seed, seeds, device, resume, workers, worker)
+    asked = Asked(recipes or [], set_ or [], unset or [], seed, seeds, device, resume, workers, worker, processes)
+    if here.world > 1:
+        from cse_cli.launch.member import run_member
+
+        raise typer.Exit(among_others(lambda: run_member(asked, here, dry_run=dry_run, as_json=json_)))
     if any(find_study(name) for name in asked.recipes):
         from cse_cli.study.command import run_studies
 
         raise typer.Exit(run_studies(asked, dry_run=dry_run, as_json=json_))
-    raise typer.Exit((plan_all if dry_run else run_all)(jobs(asked), as_json=json_))
+    raise typer.Exit(plan_all(jobs(asked), as_json=json_) if dry_run else run_all(jobs(asked), asked, as_json=json_))

@@ -8,13 +8,14 @@ from cse_cli import tracking
 from cse_cli.completion import remember
 from cse_cli.devices import choose
 from cse_cli.jobs import Asked, seeds
+from cse_cli.launch.leaving import end_with_parent
 from cse_cli.render_study import StudyScreen, WorkerLines, print_outcomes, print_plans
 from cse_cli.study.documents import write_outcomes, write_plans, write_report
 from cse_cli.study.load import find_study
 from cse_cli.study.plan import Outcome, Plan, outcome, plan
 from cse_cli.study.run import Failure, Share
 from cse_cli.study.tasks import Task
-from cse_cli.study.workers import Ended, devices, end_with_parent, share
+from cse_cli.study.workers import Ended, devices, share
 from cse_cli.tracking.sync import sync
 from registry.errors import CseError
 
@@ -45,6 +46,8 @@ def _check(asked: Asked) -> None:
     recipes = [name for name in asked.recipes if find_study(name) is None]
     if recipes:
         raise CseError(f"'{recipes[0]}' is not a study, but others here are", "run recipes and studies separately")
+    if asked.processes is not None:
+        raise CseError("--processes is for single runs", "a study has many: --workers 2 does two of them at once")
     if asked.resume is not None:
         raise CseError("--resume takes up one run", "a study goes on by itself: run it again without --resume")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -13,15 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
-from time import sleep
 from typing import Any
 
 import torch
 
+from cse_cli.launch.threads import environment
+
 Say = Callable[[str, str], None]
 """Is given the name of a worker and a line it wrote."""
-
-_LIFE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -62,11 +59,12 @@ def share(arguments: Sequence[str], places: Sequence[str], say: Say) -> list[End
         except BaseException:
             for process in started:
                 process.terminate()  # they record the end of their run, so that it can be taken up again
+            raise
+        finally:
             for process in started:
                 process.wait()
-            raise
-        for reader in readers:
-            reader.join()
+            for reader in filter(Thread.is_alive, readers):
+                reader.join()  # also of those that were asked to end: they say how to go on
         return [
             Ended(name, process.returncode, _report(file))
             for name, process, file in zip(names, started, files, strict=True)
@@ -75,13 +73,15 @@ def share(arguments: Sequence[str], places: Sequence[str], say: Say) -> list[End
 
 def _start(arguments: Sequence[str], place: str, file: Path, count: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "cse_cli", "run", *arguments, "--device", place, "--worker"]
-    environment = dict(os.environ)
-    if not place.startswith("cuda"):
-        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
     with file.open("wb") as out:
         # A session of its own: Ctrl-C reaches the parent alone, which ends each worker once.
         return subprocess.Popen(
-            command, env=environment, stdout=out, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            env=environment(count, place),
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
 
 
@@ -96,15 +96,3 @@ def _report(file: Path) -> dict[str, Any] | None:
         report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return report
     return None
-
-
-def end_with_parent() -> None:
-    """End this process when the one that started it is gone, be it killed: nobody would know that it still works."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            sleep(_LIFE_SECONDS)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    Thread(target=watch, daemon=True).start()

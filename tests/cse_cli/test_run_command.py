@@ -259,7 +259,7 @@ def test_a_resumed_run_ends_like_an_unbroken_one(killed, file, run, store):
     assert "seed 8, going on after step 2" in err
     _, out, _ = run(file, "--seed", "8", "--json")
     (whole,) = results(out)
-    same = {"finished", "seconds", "sentences_per_second", "run_id"}
+    same = {"finished", "seconds", "sentences_per_second", "speed", "run_id"}
     assert resumed.model_dump(exclude=same) == whole.model_dump(exclude=same)
     assert resumed.run_id == killed
     assert statuses(store) == ["FINISHED", "FINISHED"]

@@ -226,7 +226,7 @@ def test_what_another_process_has_is_waited_for(folder, run, store, monkeypatch)
     [
         (["tiny.toml", "small.toml"], "'small.toml' is not a study, but others here are"),
         (["tiny.toml", "--resume", "3f"], "a study goes on by itself"),
-        (["small.toml", "--workers", "2"], "--workers is for studies"),
+        (["tiny.toml", "--processes", "2"], "--processes is for single runs"),
         (["tiny.toml", "--seeds", "0"], "--seeds: '0' is not one"),
         (["tiny.toml", "--device", "tpu"], "tpu"),
         (["tiny.toml", "--set", "train.stesp=1"], "--set train.stesp: unknown key 'stesp' of [train]. Did you mean"),

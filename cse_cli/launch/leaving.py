@@ -1,0 +1,129 @@
+"""How one of several processes ends: together with its parent, and soon after a signal whatever it waits for.
+
+Python acts on a signal between two of its own instructions. A process that waits for the others in a collective gets to
+none, so a thread watches instead. On Ctrl-C or SIGTERM rank 0 stops as a single run does and records it; the others go
+on until it has, or else it would wait for them in vain.
+
+Imports nothing heavy: signals must be blocked before a library starts threads, which would not be.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from threading import Thread
+from time import monotonic, sleep
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PATIENT_SECONDS = 25.0
+"""Longest time to leave after Ctrl-C: all processes are well, and a step may take long."""
+LEAVE_SECONDS = 7.0
+"""Longest time to leave after another signal: it may be that a process is gone that others wait for."""
+_POLL_SECONDS = 0.2
+_LIFE_SECONDS = 1.0
+
+_first: list[int] = []
+"""Process id of rank 0, where it is one of this machine."""
+
+
+def follow(pid: int) -> None:
+    """Leave as soon as rank 0, the process `pid` of this machine, has left after a signal."""
+    _first[:] = [pid]
+
+
+def listen(rank: int) -> None:
+    """Act on signals from now on as one of several processes does."""
+    if rank == 0:
+        _stop_like_a_single_run()
+    else:
+        _go_on_until_rank_0_stops()
+
+
+def ignore() -> None:
+    """Let no signal break into the recording of an end."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def among_others(work: Callable[[], int]) -> int:
+    """Return the exit code of `work`; a failed process of several ends at once.
+
+    Tearing down what it shares with processes that are gone may wait for ever.
+    """
+    try:
+        code = work()
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    if code:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    return code
+
+
+def end_with_parent(parent: int | None = None) -> None:
+    """End this process when the one that started it is gone, be it killed: nobody would know that it still works.
+
+    Args:
+        parent: Process id of whoever started it, where known: it may be gone already.
+    """
+    started_by = parent or os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == started_by:
+            sleep(_LIFE_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=watch, daemon=True).start()
+
+
+def _stop_like_a_single_run() -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        ignore()  # whoever asked once may ask again: the run's end must still be written
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while (number := os.read(reader, 1)[0]) not in SIGNALS:
+            pass
+        sleep(_seconds(number))
+        if signal.getsignal(number) is not signal.SIG_IGN:  # its handler, which would ignore more, has never run
+            os._exit(128 + number)
+
+    Thread(target=watch, daemon=True).start()
+
+
+def _go_on_until_rank_0_stops() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+    def watch() -> None:
+        number = signal.sigwait(SIGNALS)
+        last = monotonic() + _seconds(number)
+        while monotonic() < last and not (_first and _is_gone(_first[0])):
+            sleep(_POLL_SECONDS)
+        os._exit(128 + number)
+
+    Thread(target=watch, daemon=True).start()
+
+
+def _is_gone(pid: int) -> bool:
+    from cse_cli.tracking.liveness import lives
+
+    return not lives(pid, None)
+
+
+def _seconds(number: int) -> float:
+    return PATIENT_SECONDS if number == signal.SIGINT else LEAVE_SECONDS
