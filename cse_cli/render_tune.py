@@ -8,19 +8,16 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any, Literal
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cse_cli.tuning.found import Confirmation, Search, State, Trial, Value
+from cse_cli.render_tune_tables import UNBOUND, confirmed, shown, signed, trials
+from cse_cli.tuning.found import Confirmation, Search, State, Value
 from cse_cli.tuning.verdict import told, verdict
 
-ROWS = 10
-"""Trials of the table."""
 _SHOWN_REASONS = 3
 _WIDE = 120
 _IN_THE_NAME = ("recipe", "parameters")
@@ -37,15 +34,15 @@ def print_search(search: Search, figures: Path | None = None, saved: Path | None
         saved: The recipe that was written.
     """
     console, text = _console()
-    console.print(f"[bold]{escape(search.study)}[/bold] · {escape(_about(search))}\n", soft_wrap=True)
+    console.print(f"[bold]{escape(search.study)}[/bold] · {escape(_about(search))}\n")
     if search.complete:
-        console.print(_trials(search))
+        console.print(trials(search, console.width))
     for line in _findings(search):
-        console.print(escape(line), soft_wrap=True)
+        console.print(escape(line))
     if figures is not None:
         console.print(escape(f"figures: {figures}"), soft_wrap=True)
     if search.confirmation is not None and search.best is not None and search.confirmation.values == search.best.values:
-        console.print(_confirmed(search.confirmation))
+        console.print(confirmed(search.confirmation, console.width))
     _next(console, search, saved)
     _write(text)
 
@@ -55,8 +52,8 @@ def print_confirmation(search: Search, confirmation: Confirmation) -> None:
     console, text = _console()
     chosen = ", ".join(_pairs(confirmation.values))
     console.print(f"[bold]{escape(search.study)}[/bold] · the recipe's own values against {escape(chosen)}\n")
-    console.print(_confirmed(confirmation))
-    console.print(escape(f"{told(confirmation)}"), soft_wrap=True)
+    console.print(confirmed(confirmation, console.width))
+    console.print(escape(told(confirmation)))
     _write(text)
 
 
@@ -102,7 +99,7 @@ def _answers(search: Search) -> dict[str, Any]:
 
 def _line(search: Search) -> tuple[str, ...]:
     best, own = search.best, search.own
-    gain = "" if best is None or own is None else _signed((best.score or 0.0) - (own.score or 0.0))
+    gain = "" if best is None or own is None else signed((best.score or 0.0) - (own.score or 0.0))
     done = sum(trial.state != "running" for trial in search.trials)
     names = ", ".join(parameter.name for parameter in search.parameters)
     score = "" if best is None else f"{best.score:.2f}"
@@ -123,40 +120,10 @@ def seeds(chosen: Sequence[int]) -> str:
     return f"seed {listed}" if len(chosen) == 1 else f"mean of seeds {listed}"
 
 
-def _trials(search: Search) -> Table:
-    """Return the best trials, and the recipe's own values where they are not among them."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("trial", justify="right")
-    table.add_column(escape(search.metric), justify="right", no_wrap=True)
-    for parameter in search.parameters:
-        table.add_column(escape(_short(parameter.name, search)), justify="right", overflow="fold")
-    table.add_column("seconds", justify="right")
-    table.add_column("")
-    best, own = search.complete[:ROWS], search.own
-    for trial in [*best, *([own] if own is not None and own not in best else [])]:
-        values = (_of(trial, parameter.name, parameter.default) for parameter in search.parameters)
-        seconds = "" if trial.seconds is None else f"{trial.seconds:.0f}"
-        note = "own" if trial.own else ""
-        style = "green" if trial == search.best else None
-        table.add_row(str(trial.number), f"{trial.score:.2f}", *map(escape, values), seconds, note, style=style)
-    return table
-
-
-def _short(name: str, search: Search) -> str:
-    """Return the last key of a parameter's name where no other one ends so."""
-    last = name.rpartition(".")[2]
-    return last if sum(other.name.endswith(last) for other in search.parameters) == 1 else name
-
-
-def _of(trial: Trial, name: str, default: Value | None) -> str:
-    value = trial.values.get(name, default if trial.own else None)
-    return "—" if value is None else shown(value)
-
-
 def _findings(search: Search) -> Iterable[str]:
     best, own = search.best, search.own
     if best is not None and not best.own:
-        gain = "" if own is None else f": {_signed((best.score or 0.0) - (own.score or 0.0))} over the recipe's own"
+        gain = "" if own is None else f": {signed((best.score or 0.0) - (own.score or 0.0))} over the recipe's own"
         yield f"best: {', '.join(_pairs(best.values))}{gain}"
     if search.importance:
         shares = ", ".join(f"{name} {share:.2f}" for name, share in search.importance.items())
@@ -174,19 +141,6 @@ def _failures(search: Search) -> Iterable[str]:
     for reason, numbers in list(reasons.items())[:_SHOWN_REASONS]:
         which = f"trial{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
         yield f"failed: {which}: {reason}"
-
-
-def _confirmed(confirmation: Confirmation) -> Table:
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("", overflow="fold")
-    for heading in ("own", "found", "difference", "95 % interval", "p"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, over in confirmation.paired.items():
-        interval = "" if over.low is None or over.high is None else f"{_signed(over.low)} … {_signed(over.high)}"
-        p = "" if over.p is None else "<0.001" if over.p < 0.001 else f"{over.p:.3f}"
-        cells = (_mean(over.first), _mean(over.second), _signed(over.difference), interval, p)
-        table.add_row(escape(name), *cells, style="bold" if name == confirmation.main else None)
-    return table
 
 
 def _next(console: Console, search: Search, saved: Path | None) -> None:
@@ -211,27 +165,11 @@ def _pairs(values: Mapping[str, Value | None]) -> list[str]:
     return [f"{name} = {'—' if value is None else shown(value)}" for name, value in values.items()]
 
 
-def shown(value: Value) -> str:
-    """Return a value for people: numbers in the digits that matter."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
-
-
-def _mean(values: Sequence[float]) -> str:
-    spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{fmean(values):.2f}{spread}"
-
-
 def _console() -> tuple[Console, io.StringIO]:
     """Return a console as wide as the terminal; plain, wide and unwrapped where stdout is none."""
     terminal = sys.stdout.isatty()
     text = io.StringIO()
-    width = shutil.get_terminal_size().columns if terminal else 10_000
+    width = shutil.get_terminal_size().columns if terminal else UNBOUND
     return Console(file=text, force_terminal=terminal, width=width, highlight=False), text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from rich.markup import escape
@@ -12,7 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from cse_cli.devices import choose
 from cse_cli.observer import Started
 from cse_cli.progress import Screen
-from cse_cli.render_tune import seeds, shown
+from cse_cli.render_tune import seeds
+from cse_cli.render_tune_tables import shown
 from cse_cli.tuning.asking import Planned
 from cse_cli.tuning.plan import Ended, Opened, Outcome, Value
 from cse_cli.tuning.sampling import pruner_name
@@ -20,6 +21,8 @@ from cse_cli.tuning.space import Knob, points
 
 PLAIN_EVERY = 60.0
 """Seconds between two lines about one trial where there is no terminal."""
+NARROW = 100
+"""Columns of a terminal below which a trial's line leaves out the metric's name."""
 
 
 class TuneScreen(Screen):
@@ -57,8 +60,7 @@ class TuneScreen(Screen):
         self._budget, self._finished, self._workers = study.budget, study.done, max(1, len(study.devices))
         done = f", {study.done} done" if study.done else ", the first with the recipe's own values"
         self._line(f"  study [bold]{escape(study.name)}[/bold]: {study.budget} trials{done}")
-        where = ", ".join(study.devices) if len(study.devices) > 1 else choose(study.devices[0]).describe()
-        self._line(f"  on {escape(where)} · kept in {escape(study.storage)}")
+        self._line(f"  on {escape(_places(study.devices))} · kept in {escape(study.storage)}")
         if study.done < study.budget:
             self._line(
                 "[dim]  how long it takes is known after the first trial; stopped, the same command goes on[/dim]"
@@ -86,7 +88,10 @@ class TuneScreen(Screen):
         if trial.state == "failed":
             return f"[red]failed:[/red] {escape(trial.reason or '')}"
         score = "" if trial.score is None else f"{trial.score:.2f}"
-        return f"[dim]pruned at {score}[/dim]" if trial.state == "pruned" else f"{escape(self._metric)} {score}"
+        if trial.state == "pruned":
+            return f"[dim]pruned at {score}[/dim]"
+        metric = "" if self.live and self.console.width < NARROW else f"{escape(self._metric)} "  # the head has it
+        return f"{metric}{score}"
 
     def _left_over(self) -> str:
         left = self._budget - self._finished
@@ -125,6 +130,11 @@ class TuneScreen(Screen):
         self._line(f"{f'{number}/{total}':>7}  {escape(what)}, seed {seed}")
         self._trial = what
 
+    def left_confirming(self, name: str, seeds: int) -> None:
+        """Print how to go on with a confirmation."""
+        self._close()
+        self._line(f"stopped; cse tune --best {escape(name)} --confirm {seeds} goes on")
+
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
         """Say what is waited for before the first trial; later ones need the same."""
         if not self._took:
@@ -157,7 +167,14 @@ class TuneScreen(Screen):
         """Say nothing: `left` says how the search goes on."""
 
     def _line(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True)
+        self.console.print(text, soft_wrap=not self.live)
+
+
+def _places(devices: Sequence[str]) -> str:
+    if len(devices) == 1:
+        return choose(devices[0]).describe()
+    same = len(set(devices)) == 1
+    return f"{choose(devices[0]).device}, {len(devices)} workers" if same else ", ".join(devices)
 
 
 def described(knob: Knob) -> str:

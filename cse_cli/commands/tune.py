@@ -25,28 +25,29 @@ Recipe = Annotated[
 ]
 Param = Annotated[
     list[str] | None,
-    typer.Option("--param", "-p", help="What the tune table calls it, a dotted path or its ending.", **_SEARCH),
+    typer.Option("--param", "-p", help="Parameter to search: its name, its path or an ending.", **_SEARCH),
 ]
 Range = Annotated[
-    list[str] | None, typer.Option("--range", help="a..b, a..b:log or a..b:step; NAME=a..b where several.", **_SEARCH)
+    list[str] | None,
+    typer.Option("--range", help="Values: a..b, a..b:log, a..b:step; NAME=a..b if several.", **_SEARCH),
 ]
-Choices = Annotated[list[str] | None, typer.Option(help="Values to choose from: 64,128 or NAME=cls,mean.", **_SEARCH)]
-Metric = Annotated[str | None, typer.Option(help="evaluator.metric on dev data, if not evaluate.select.", **_SEARCH)]
-Seeds = Annotated[str | None, typer.Option(help="A trial's score is the mean over so many, or a list.", **_SEARCH)]
-Steps = Annotated[int | None, typer.Option(min=1, help="Train so long, not as long as the recipe says.", **_SEARCH)]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Of every trial: dotted.key=value, as TOML.", **_SEARCH)]
-Unset = Annotated[list[str] | None, typer.Option(help="Take a dotted key out, in every trial.", **_SEARCH)]
-Trials = Annotated[int | None, typer.Option(min=1, help="Of the study in all; a new one has 20.", **_STUDY)]
+Choices = Annotated[list[str] | None, typer.Option(help="Values one by one: 64,128 or NAME=cls,mean.", **_SEARCH)]
+Metric = Annotated[str | None, typer.Option(help="Dev metric to maximise, if not evaluate.select.", **_SEARCH)]
+Seeds = Annotated[str | None, typer.Option(help="Score by the mean over so many seeds, or 1,5,7.", **_SEARCH)]
+Steps = Annotated[int | None, typer.Option(min=1, help="Steps of a trial, instead of the recipe's.", **_SEARCH)]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Set dotted.key=value in every trial.", **_SEARCH)]
+Unset = Annotated[list[str] | None, typer.Option(help="Take a dotted key out of every trial.", **_SEARCH)]
+Trials = Annotated[int | None, typer.Option(min=1, help="Trials of the study in all; a new one has 20.", **_STUDY)]
 Timeout = Annotated[str | None, typer.Option(help="Begin no trial after so long: 90, 30m, 2h.", **_STUDY)]
 Sampler = Annotated[str | None, typer.Option(help="tpe (default), gp, random, grid or qmc.", **_STUDY)]
 Pruner = Annotated[str | None, typer.Option(help=_PRUNERS, **_STUDY)]
-Name = Annotated[str | None, typer.Option(help="Of the study; the same name goes on with it.", **_STUDY)]
+Name = Annotated[str | None, typer.Option(help="Name of the study; the same one goes on with it.", **_STUDY)]
 Join = Annotated[str | None, typer.Option("--join", "--resume", help="Go on with a study, or help with it.", **_STUDY)]
 Storage = Annotated[str | None, typer.Option(help="postgresql://… for many machines; else a local file.", **_STUDY)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", **_STUDY)]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes on this machine; default one a GPU.", **_STUDY)]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes on this machine; else one a GPU.", **_STUDY)]
 Best = Annotated[str | None, typer.Option(metavar="STUDY", help="Show what a study has found.", **_AFTER)]
-Confirm = Annotated[int | None, typer.Option(min=2, help="Best against own values with so many fresh seeds.", **_AFTER)]
+Confirm = Annotated[int | None, typer.Option(min=2, help="Best against own values over so many new seeds.", **_AFTER)]
 SaveBest = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a recipe with the best values.", **_AFTER)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.", **_AFTER)]
 

@@ -54,6 +54,8 @@ def summary(run: RecordedRun) -> Summary:
 def _notes(run: RecordedRun) -> Iterator[str]:
     if names.TUNE in run.tags:
         yield f"trial {run.tags[names.TRIAL]}" if names.TRIAL in run.tags else f"search {run.tags[names.TUNE]}"
+    if names.CONFIRMS in run.tags:
+        yield f"confirms {run.tags[names.CONFIRMS]}"
     if names.PRUNED in run.tags:
         yield "pruned"
     if run.result is not None and run.result.test_selected:

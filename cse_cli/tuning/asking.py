@@ -6,23 +6,27 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from cse_cli.jobs import Asked as Runs
 from cse_cli.jobs import seeds as read_seeds
 from cse_cli.recipe.load import LoadedRecipe, load
+from cse_cli.recipe.problems import Problem, RecipeError
 from cse_cli.tuning import space
 from cse_cli.tuning.default_recipe import Chosen, choose, reference
 from cse_cli.tuning.identity import identity
-from cse_cli.tuning.metric import demand_dev, objective
+from cse_cli.tuning.metric import objective
 from cse_cli.tuning.plan import Plan
 from cse_cli.tuning.sampling import check
+from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import load_study, stored_plan
 from registry.errors import CseError
 
 _UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _LONGEST = 60
+_SELECT = "evaluate.select"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,150}"
 
 
@@ -102,6 +106,7 @@ def planned(wanted: Wanted) -> Planned:
         raise CseError("--name and --join exclude each other", "--name begins a study, --join goes on with one")
     if wanted.name is not None and not re.fullmatch(_NAME, wanted.name):
         raise CseError(f"--name: '{wanted.name}' cannot name a file", "use letters, digits, '.', '_' and '-'")
+    address(wanted.storage, wanted.join or wanted.name or "")
     known = None if wanted.join is None else stored_plan(load_study(wanted.storage, wanted.join))
     chosen = _recipe(wanted, known)
     loaded = _loaded(wanted, known, chosen.recipe)
@@ -141,13 +146,29 @@ def _recipe(wanted: Wanted, known: Plan | None) -> Chosen:
 
 def _loaded(wanted: Wanted, known: Plan | None, recipe: str) -> LoadedRecipe:
     """Return the recipe with what all trials have in common; a test metric is refused in the words of tuning."""
-    if wanted.metric is not None:
-        demand_dev(load(recipe, wanted.overrides, wanted.unset).recipe, wanted.metric)
-    return load(recipe, _overrides(wanted, known), _unset(wanted, known))
+    overrides, unset = _overrides(wanted, known), _unset(wanted, known)
+    try:
+        return load(recipe, overrides, unset)
+    except RecipeError as error:
+        _demand_dev(recipe, overrides, unset)
+        if wanted.metric is None:
+            raise
+        raise RecipeError(list(map(_of_metric, error.problems))) from None
+
+
+def _demand_dev(recipe: str, overrides: Sequence[str], unset: Sequence[str]) -> None:
+    """Refuse a recipe at fault in nothing but selecting on test data; its own rule's way out is none for tuning."""
+    with suppress(RecipeError):
+        objective(load(recipe, [*overrides, "evaluate.allow_test_selection=true"], unset).recipe)
+
+
+def _of_metric(problem: Problem) -> Problem:
+    """Return a problem as that of the option it came with."""
+    return replace(problem, where="--metric", keys="") if problem.where == f"--set {_SELECT}" else problem
 
 
 def _overrides(wanted: Wanted, known: Plan | None) -> tuple[str, ...]:
-    own = [] if wanted.metric is None else [f"evaluate.select={json.dumps(wanted.metric)}"]
+    own = [] if wanted.metric is None else [f"{_SELECT}={json.dumps(wanted.metric)}"]
     return (*wanted.overrides, *own) or (known.overrides if known else ())
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import optuna
 
+from cse_cli import tracking
 from cse_cli.completion import remember
 from cse_cli.render_tune import print_confirmation, print_search, print_searches, write_json
 from cse_cli.render_tune_screen import TuneScreen
@@ -18,6 +19,7 @@ from cse_cli.tuning.found import Search
 from cse_cli.tuning.save_best import demand_room, save
 from cse_cli.tuning.storage import folder
 from cse_cli.tuning.study import load_study
+from cse_cli.tuning.study_run import record_confirmation
 from cse_cli.tuning.summary import every, find, keep, summary
 from cse_cli.tuning.tune import tune
 from registry.errors import CseError
@@ -94,8 +96,7 @@ def _demand_no_search(form: str, wanted: Wanted) -> None:
 
 def _after(study: optuna.Study, storage: str | None, device: str, afterwards: Afterwards) -> None:
     if afterwards.confirm is not None:
-        with TuneScreen() as screen:
-            keep(study, confirm(summary(study, storage), afterwards.confirm, device, screen))
+        _confirm(summary(study, storage), study, afterwards.confirm, device)
     result = summary(study, storage)
     if afterwards.save_best is not None:
         best = best_of(result)
@@ -108,6 +109,21 @@ def _after(study: optuna.Study, storage: str | None, device: str, afterwards: Af
         print_search(result, _figures(result), afterwards.save_best)
     if afterwards.save_best is not None:
         sys.stderr.write(f"wrote {afterwards.save_best}\n")
+
+
+def _confirm(search: Search, study: optuna.Study, seeds: int, device: str) -> None:
+    """Put the best values to the test, and keep what comes of it with the study and with its run."""
+    with TuneScreen() as screen:
+        try:
+            came = confirm(search, seeds, device, screen)
+        except (KeyboardInterrupt, tracking.Terminated):
+            screen.left_confirming(search.study, seeds)
+            raise
+        if came == search.confirmation:
+            return
+        keep(study, came)
+        for told in [] if search.run_id is None else record_confirmation(search.run_id, came):
+            screen.warned(told)
 
 
 def figures_of(study: str) -> Path:

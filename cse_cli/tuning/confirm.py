@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count, islice
 from typing import Protocol
 
 from cse_cli.compare.metrics import shared, value
 from cse_cli.compare.seeds import Paired, paired
-from cse_cli.job import Job
+from cse_cli.job import Below, Job
 from cse_cli.observer import Observer
 from cse_cli.recipe.load import load
 from cse_cli.results import Result
-from cse_cli.running import execute
+from cse_cli.run_folder import RunFolder, unfinished
 from cse_cli.study.tasks import finished
+from cse_cli.tracking import tags
+from cse_cli.tracking.reader import list_names
 from cse_cli.tuning.found import Confirmation, Search, Trial
+from cse_cli.tuning.resuming import resumed
 from cse_cli.tuning.save_best import Found
 from cse_cli.tuning.space import Knob
 from registry.errors import CseError, RunFailedError
+
+_OVER = ("KILLED", "STALE", "FAILED")
 
 
 class Watcher(Observer, Protocol):
@@ -91,19 +97,18 @@ def confirm(search: Search, seeds: int, device: str, watcher: Watcher) -> Confir
     if best.own:
         raise CseError("the recipe's own values are the best: there is no gain to confirm", "search on with --trials")
     wanted = fresh_seeds(search, seeds)
-    jobs = [
-        (what, _job(which, seed, device))
-        for seed in wanted
-        for what, which in (("own values", found(search)), ("found values", found(search, best)))
-    ]
-    results = _run(jobs, watcher)
+    sides = {"own": found(search), "found": found(search, best)}
+    jobs = [(f"{side} values", _job(search, side, which, seed)) for seed in wanted for side, which in sides.items()]
+    results = _run([(what, replace(job, device=device)) for what, job in jobs], watcher)
     pairs = list(zip(results[0::2], results[1::2], strict=True))
     return Confirmation(trial=best.number, values=best.values, main=search.metric, paired=_compared(search, pairs))
 
 
-def _job(which: Found, seed: int, device: str) -> Job:
+def _job(search: Search, side: str, which: Found, seed: int) -> Job:
+    """Return a run of one side: below the search, and a result of its recipe, as its seed chose nothing."""
     loaded = which.load([f"train.seed={seed}"])
-    return Job(loaded, loaded.recipe.train.seed, device)
+    below = Below(search.run_id, f"{side}, seed {seed} of {search.study}", {tags.CONFIRMS: search.study})
+    return Job(loaded, seed, below=below)
 
 
 def _run(jobs: Sequence[tuple[str, Job]], watcher: Watcher) -> list[Result]:
@@ -113,9 +118,18 @@ def _run(jobs: Sequence[tuple[str, Job]], watcher: Watcher) -> list[Result]:
         result = known.get((job.loaded.recipe.hash(), job.seed))
         if result is None:
             watcher.confirms(what, job.seed, number, len(jobs))
-            result = execute(job, watcher)
+            result = resumed(replace(job, resume=_unfinished(job)), watcher)
         done.append(result)
     return done
+
+
+def _unfinished(job: Job) -> RunFolder | None:
+    """Return the run of a confirmation that was killed, where its checkpoint lies on this machine."""
+    folders = unfinished(job.loaded.recipe.resolved())
+    if not folders:
+        return None
+    over = {run.run_id for run in list_names() if run.status in _OVER and tags.TUNE not in run.tags}
+    return next((folder for folder in folders if folder.run_id in over), None)
 
 
 def _compared(search: Search, pairs: Sequence[tuple[Result, Result]]) -> dict[str, Paired]:

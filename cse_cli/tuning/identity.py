@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from cse_cli.tuning.space import Knob
 from registry.errors import CseError
 
 DIRECTION: Final = "maximize"
+_TABLE = re.compile(r"\{.*\}(?= → None$)|(?<=: None → )\{.*\}$")
 _PROSE = {"title", "description", "paper", "tune"}
 
 
@@ -74,9 +76,14 @@ def demand_same(name: str, known: Mapping[str, Any], ours: Mapping[str, Any]) ->
         changed += told or ([] if changed else [f"recipe: {known['recipe']} → {ours['recipe']}"])
     if changed:
         raise CseError(
-            f"study '{name}' asks another question:\n  " + "\n  ".join(changed),
+            f"study '{name}' asks another question:\n  " + "\n  ".join(map(_folded, changed)),
             f"put that back to go on with '{name}', or give this search another --name",
         )
+
+
+def _folded(line: str) -> str:
+    """Return a difference without the contents of a table that one side lacks: its name says enough."""
+    return _TABLE.sub("{…}", line)
 
 
 def _essence(identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,22 +23,11 @@ def objective(recipe: Recipe) -> str:
     if is_test_split(recipe.evaluators[name].params):
         split = recipe.evaluators[name].params.get("split", "test")
         raise CseError(
-            f"'{select}' scores split '{split}': the best of many trials on test data says nothing of other data, "
-            "so it is never tuned on",
+            f"'{select}' scores split '{split}': tuning takes dev metrics only, as the best of many trials on test "
+            "data says nothing of other data",
             action,
         )
     return select
-
-
-def demand_dev(recipe: Recipe, metric: str) -> None:
-    """Refuse a `--metric` on test data, before the recipe's own rules do, in the words of tuning.
-
-    Raises:
-        CseError: It is one.
-    """
-    evaluate = recipe.evaluate.model_copy(update={"select": metric})
-    if metric.rpartition(".")[0] in recipe.evaluators:
-        objective(recipe.model_copy(update={"evaluate": evaluate}))
 
 
 def _dev_metrics(recipe: Recipe) -> list[str]:

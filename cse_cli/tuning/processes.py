@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 import optuna
 
 from cse_cli.home import home
+from cse_cli.launch.threads import environment
 from cse_cli.tuning import trials as words
 from cse_cli.tuning.plan import Plan, Watcher
 from registry.errors import CseError
@@ -71,14 +71,11 @@ class Crew:
         plan = replace(self.plan, device=device, workers=1, join=True, trials=None)
         log = home() / "tuning" / f"{self.plan.name}-worker-{number}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        environment = dict(os.environ)
-        if not device.startswith("cuda"):
-            environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // len(self._devices))))
         with log.open("wb") as file:
             # A session of its own: Ctrl-C reaches this process alone, which asks each worker once to end.
             process = subprocess.Popen(
                 [sys.executable, "-m", "cse_cli.tuning", self._parent or ""],
-                env=environment,
+                env=environment(len(self._devices), device),
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -8,6 +8,7 @@ from cse_cli import tracking
 from cse_cli.tracking import tags
 from cse_cli.tuning import study as studies
 from cse_cli.tuning import trials as words
+from cse_cli.tuning.found import Confirmation
 from cse_cli.tuning.importance import importances
 from cse_cli.tuning.locks import held
 from cse_cli.tuning.plan import Plan
@@ -50,6 +51,23 @@ def finish(tracker: tracking.Tracker, study: optuna.Study) -> list[str]:
     metrics |= {f"importance/{name}": share for name, share in importances(study).items()}
     tracker.metrics(metrics, counted)
     return _record_plots(tracker, study)
+
+
+def record_confirmation(run_id: str, confirmation: Confirmation) -> list[str]:
+    """Record what fresh seeds say of the search's best values; return what the user should be told."""
+    over = confirmation.paired[confirmation.main]
+    metrics = {"confirmation/gain": over.difference, "confirmation/seeds": float(len(over.seeds))}
+    if over.p is not None:
+        metrics["confirmation/p"] = over.p
+    try:
+        tracker = tracking.start("", {}, {}, run_id)
+    except UnknownNameError:
+        return []  # the machine that made the study has a tracking store of its own
+    except CseError as error:
+        return [f"the search's run in MLflow does not have the confirmation: {error.message}"]
+    with tracking.ending(tracker):
+        tracker.metrics(metrics, len(over.seeds))
+    return []
 
 
 def _record_plots(tracker: tracking.Tracker, study: optuna.Study) -> list[str]:

@@ -6,7 +6,6 @@ import gc
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from statistics import fmean, pstdev
 
 import optuna
@@ -21,7 +20,6 @@ from cse_cli.observer import Observer, Pruned
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.results import Result
 from cse_cli.run_folder import RunFolder, find, is_finished
-from cse_cli.running import execute
 from cse_cli.tracking import tags
 from cse_cli.tracking.ending import in_one_line
 from cse_cli.tracking.reader import close_run, text_of
@@ -30,6 +28,7 @@ from cse_cli.tuning import trials as words
 from cse_cli.tuning.hearing import Heard, report
 from cse_cli.tuning.identity import common
 from cse_cli.tuning.plan import Plan
+from cse_cli.tuning.resuming import discard, resumed
 from cse_cli.tuning.sampling import pruner_name
 from cse_cli.tuning.worker import TrialFailed
 from registry.errors import CseError, MissingError, RunFailedError, TrackingError
@@ -82,16 +81,16 @@ class RecipeTrial:
 
     def _failed(self, trial: optuna.Trial, error: Exception) -> TrialFailed:
         for run_id in trial.user_attrs.get(words.RUNS, {}).values():
-            _discard(run_id)
+            discard(run_id)
         return TrialFailed(in_one_line(error))
 
     def _one_run(self, trial: optuna.Trial) -> float:
-        below = Below(self.parent, f"{self.plan.name} trial {trial.number}", self._tags(trial))
+        below = Below(self.parent, self._named(trial), self._tags(trial))
         return self._run(trial, self.seeds[0], below)
 
     def _several_runs(self, trial: optuna.Trial) -> float:
         """Run every seed below a run of the trial's own, which has their mean."""
-        named = f"{self.plan.name} trial {trial.number}"
+        named = self._named(trial)
         tracker = self._summary(trial, named)
         trial.set_user_attr(words.RUN, tracker.run_id)
         with tracking.ending(tracker):
@@ -115,7 +114,7 @@ class RecipeTrial:
         scores: list[float] = []
         for place, seed in enumerate(self.seeds):
             if str(seed) not in known:
-                below = Below(tracker.run_id, f"{named} seed {seed}", self._tags(trial))
+                below = Below(tracker.run_id, f"seed {seed} of {named}", self._tags(trial))
                 known[str(seed)] = self._run(trial, seed, below)
                 trial.set_user_attr(words.SCORES, known)
             scores.append(known[str(seed)])
@@ -134,14 +133,7 @@ class RecipeTrial:
         heard = Heard(trial, seed, self.observer, cut=len(self.seeds) == 1)
         resume = self._unfinished(trial, seed, loaded)
         job = Job(loaded, seed, self.plan.device, resume, below=below, lean=True)
-        try:
-            return _score(execute(job, heard))
-        except CseError as error:
-            if resume is None or error.exit_code != CseError.exit_code:
-                raise
-            self.observer.warned(f"run {resume.run_id[:8]} cannot go on, so it starts anew: {error.message}")
-        _discard(resume.run_id)
-        return _score(execute(replace(job, resume=None), heard))
+        return _score(resumed(job, heard))
 
     def _load(self, trial: optuna.Trial, seed: int) -> LoadedRecipe:
         values = {} if words.OWN in trial.user_attrs else trial.params
@@ -179,6 +171,10 @@ class RecipeTrial:
                 report(trial, value, step)
         return folder
 
+    def _named(self, trial: optuna.Trial) -> str:
+        """Return what sets the trial apart first: lists of runs show no more of a name than its beginning."""
+        return f"trial {trial.number} of {self.plan.name}"
+
     def _tags(self, trial: optuna.Trial) -> dict[str, str]:
         return {tags.TUNE: self.plan.name, tags.TRIAL: str(trial.number)}
 
@@ -191,12 +187,6 @@ def _score(result: Result) -> float:
     if math.isnan(value):
         raise TrialFailed("the dev score is not a number")
     return value
-
-
-def _discard(run_id: str) -> None:
-    """Delete the checkpoints of a run that nobody will go on with."""
-    with suppress(CseError):
-        find(run_id).close()
 
 
 def _close(run_id: str) -> None:

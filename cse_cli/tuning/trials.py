@@ -60,6 +60,12 @@ def settled(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     return [trial for trial in trials if state(trial) is not None]
 
 
+def taken(trials: Sequence[FrozenTrial], number: int) -> list[FrozenTrial]:
+    """Return the trials, other than `number`, whose values need no second one: those that count, and those at work."""
+    at_work = [trial for trial in trials if trial.state == TrialState.RUNNING and trial.number != number]
+    return [*settled(trials), *at_work]
+
+
 def lost(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """Return the failed trials that are to be repeated and are not repeated yet."""
     repeated = {trial.user_attrs.get(RETRY_OF) for trial in trials}

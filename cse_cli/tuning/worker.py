@@ -176,7 +176,7 @@ class Worker:
         for name, distribution in self._space.items():
             if name in held:
                 sampling.suggest(trial, name, distribution)
-        for other in () if own else words.settled(self.study.get_trials(deepcopy=False)):
+        for other in () if own else words.taken(self.study.get_trials(deepcopy=False), trial.number):
             if sampling.same(other.params, trial.params):
                 trial.set_user_attr(words.SAME_AS, other.number)
                 raise _Copy

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from cse_cli.recipe.load import load
 from cse_cli.render_tune import print_search, print_searches, write_json
+from cse_cli.render_tune_tables import UNBOUND, confirmed, short, trials
 from cse_cli.tuning.confirm import best_of, found, fresh_seeds
 from cse_cli.tuning.found import Trial
 from cse_cli.tuning.save_best import Found, save
 from cse_cli.tuning.verdict import verdict
 from registry.errors import CseError, RunFailedError
-from tests.cse_cli.tuning.searches import RATE, confirmation, search
+from tests.cse_cli.tuning.searches import LENGTH, POOLING, RATE, confirmation, search
 
 
 def test_the_best_is_the_best_complete_one_and_of_equals_the_earlier():
@@ -124,6 +127,32 @@ def test_the_table_has_the_best_trials_and_the_recipes_own(capsys):
     assert "failed: trial 4: the loss is nan at step 3" in out
     assert "figures: /figures" in out
     assert "cse tune --best quickstart-queue_length-1a2b --confirm 5" in out
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, UNBOUND])
+def test_a_narrow_terminal_loses_no_number(width):
+    values = {"queue_length": 512, "train.learning_rate": 8e-4, "pooling": "cls"}
+    best = Trial(number=9, state="complete", score=61.25, values=values, seconds=108.0)
+    one = search(parameters=(LENGTH, RATE, POOLING), trials=(*search().trials, best))
+    told = confirmation((10.0, 11.0, 12.0), (11.0, 12.2, 12.9))
+    seen = []
+    for part in (trials(one, width), confirmed(told, width)):
+        text = io.StringIO()
+        Console(file=text, width=width).print(part)
+        seen.append(text.getvalue())
+        assert all(len(line.rstrip()) <= width for line in seen[-1].splitlines())
+        assert "…" not in seen[-1].replace(" … ", "")
+    words = [word.rstrip(",") for word in seen[0].replace("=", " ").split()]
+    for shown in ("61.25", "queue_length", "512", "learning_rate", "0.0008", "pooling", "cls", "own"):
+        assert shown in words
+    for shown in ("11.00", "12.03", "+1.03", "0.007"):
+        assert shown in seen[1].split()
+
+
+def test_names_are_as_short_as_they_can_be_told_apart():
+    names = ["losses.a.temperature", "losses.b.temperature", "queue_length", "train.learning_rate"]
+    assert list(short(names).values()) == ["a.temperature", "b.temperature", "queue_length", "learning_rate"]
+    assert list(short(["temperature", "losses.a.temperature"]).values()) == ["temperature", "a.temperature"]
 
 
 def test_importance_is_told_where_there_is_one(capsys):

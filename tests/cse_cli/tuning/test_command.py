@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from cse_cli.recipe.load import load
+from cse_cli.tracking.reader import details, finished_results, list_runs
 from cse_cli.tuning.found import Search
 from tests.cse_cli.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
@@ -71,19 +73,35 @@ def test_a_search_from_one_word_to_a_confirmed_recipe(file, folder, home, tune):
     assert {path.name for path in figures.glob("*.png")} == {"history.png", "slice.png"}
 
 
-def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune):
+def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, monkeypatch):
     code, _, err = tune(
         file, "--param", "learning_rate", "--range", "0.0009..0.03", "--trials", 4, "--set", "train.learning_rate=1e-9"
     )
     assert code == 0, err
     study = tune("ls")[1].splitlines()[1].split("\t")[0]
+    with monkeypatch.context() as patch:
+        patch.setattr("cse_cli.render_tune_screen.TuneScreen.stepped", stopping(at=6))
+        code, _, err = tune("--best", study, "--confirm", 2)
+    assert (code, err.splitlines()[-1]) == (130, f"stopped; cse tune --best {study} --confirm 2 goes on")
+    begun = {run.name: run.run_id for run in list_runs()}
     code, out, err = tune("--best", study, "--confirm", 2)
-    if "the recipe's own values are the best" in err:
-        pytest.fail(err)
     assert code == 0, err
-    assert "2/4  found values, seed 0" in err
+    assert "1/4" not in err
+    assert "4/4  found values, seed 1" in err
     assert "own values against train.learning_rate = " in out
     assert "fresh seeds" in out.splitlines()[-1]
+
+    # Its runs lie below the search's, the interrupted one was taken up again, and each is a result of its recipe.
+    parent = next(run for run in list_runs() if run.name == study)
+    names = [f"{side}, seed {seed} of {study}" for seed in (0, 1) for side in ("own", "found")]
+    confirming = {run.name: run for run in list_runs() if run.tags.get("cse.confirms") == study}
+    assert sorted(confirming) == sorted(names)
+    assert {run.tags["mlflow.parentRunId"] for run in confirming.values()} == {parent.run_id}
+    assert {run.status for run in confirming.values()} == {"FINISHED"}
+    assert [confirming[name].run_id for name in names[:3]] == [begun[name] for name in names[:3]]
+    assert len(finished_results()) == 4
+    recorded = details(parent.run_id)
+    assert (recorded.run.status, recorded.metrics["confirmation/seeds"]) == ("FINISHED", 2.0)
 
     # It is remembered, its runs are not repeated, and more seeds add only theirs.
     code, out, err = tune("--best", study, "--confirm", 2)
@@ -93,6 +111,17 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune):
     assert document["confirmation"]["paired"]["dev.spearman"]["seeds"] == [0, 1]
     assert document["verdict"].startswith(("confirmed: ", "not confirmed: "))
     assert document["confirmed"] == document["verdict"].startswith("confirmed")
+
+
+def stopping(at):
+    """Return a `stepped` that is stopped as by Ctrl-C, once it has been told of so many steps."""
+    told = count(1)
+
+    def stepped(*_):
+        if next(told) == at:
+            raise KeyboardInterrupt
+
+    return stepped
 
 
 REFUSED = {
@@ -105,7 +134,13 @@ REFUSED = {
     "the measure": (("--param", "dev.split"), "it changes how models are scored"),
     "empty": (("--param", "temperature", "--range", "0.5..0.1"), "the range is empty, as 0.5 is not less than 0.1"),
     "outside": (("--param", "temperature", "--range=-1..1"), "cannot be -1.0: should be greater than 0"),
-    "test data": (("--param", "temperature", "--metric", "held_out.spearman"), "scores split 'test'"),
+    "test data": (("--param", "temperature", "--metric", "held_out.spearman"), "tuning takes dev metrics only"),
+    "test data set": (
+        ("--param", "temperature", "--set", "evaluate.select=held_out.spearman"), "tuning takes dev metrics only"
+    ),
+    "test split set": (("--param", "temperature", "--set", "evaluators.dev.split=test"), "'dev.spearman' scores split"),
+    "no metric": (("--param", "temperature", "--metric", "dve.spearman"), "--metric: unknown evaluator 'dve'. Did you"),
+    "no storage": (("--param", "temperature", "--storage", "mysql://me:secret@host/db"), "'mysql' is not supported"),
     "no duration": (("--param", "temperature", "--timeout", "soon"), "--timeout: 'soon' is no duration"),
     "no sampler": (("--param", "temperature", "--sampler", "tpee"), "Did you mean 'tpe'?"),
     "no name": (("--param", "temperature", "--name", "a/b"), "'a/b' cannot name a file"),
@@ -128,6 +163,8 @@ def test_what_cannot_be_is_refused_before_anything_runs(case, file, folder, home
     assert (code, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
+    assert "allow_test_selection" not in err
+    assert "secret" not in err
     assert not (home / "tuning").exists()
     assert sorted(path.name for path in folder.iterdir()) == before
 

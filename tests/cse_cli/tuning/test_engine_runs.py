@@ -66,7 +66,7 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
     assert notes.heard[0].run_id == outcome.run_id
     trials = below(outcome.run_id)
     assert [(run.name, run.status, run.tags["cse.tune"], run.tags["cse.trial"]) for run in trials] == [
-        (f"search trial {number}", "FINISHED", "search", str(number)) for number in range(3)
+        (f"trial {number} of search", "FINISHED", "search", str(number)) for number in range(3)
     ]
     ended = words.outcomes(load_study(None, "search"))
     for run, trial in zip(trials, ended, strict=True):
@@ -179,10 +179,10 @@ def test_several_seeds_are_runs_below_their_trial_and_their_mean_is_the_score(as
     outcome = tune(replace(asked, seeds=(0, 1), trials=2), SilentWatcher())
     trials = below(outcome.run_id)
     assert [(run.name, run.status, run.unreadable) for run in trials] == [
-        ("search trial 0", "FINISHED", None), ("search trial 1", "FINISHED", None)
+        ("trial 0 of search", "FINISHED", None), ("trial 1 of search", "FINISHED", None)
     ]  # fmt: skip
     seeds = below(trials[1].run_id)
-    assert [run.name for run in seeds] == ["search trial 1 seed 0", "search trial 1 seed 1"]
+    assert [run.name for run in seeds] == ["seed 0 of trial 1 of search", "seed 1 of trial 1 of search"]
     scores = [run.result.curve[run.result.selected_step] for run in seeds]
     ended = words.outcomes(load_study(None, "search"))[1]
     assert ended.score == pytest.approx(sum(scores) / 2)
