@@ -21,7 +21,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from cse_cli.devices import choose
+from cse_cli.devices import Compute, choose
 from cse_cli.encoding import SentenceEncoder
 from cse_cli.results import STS_TASKS
 from registry import EVALUATORS, catalogue
@@ -47,9 +47,9 @@ class Counted:
         return self.plain(tokens, embeddings)
 
 
-def ours(encoder: Encoder, length: int) -> dict[str, float]:
+def ours(encoder: Encoder, length: int, compute: Compute | None = None) -> dict[str, float]:
     """Return task → Spearman × 100."""
-    encode = SentenceEncoder(encoder, choose("cpu"), None, length)
+    encode = SentenceEncoder(encoder, compute or choose("cpu"), None, length)
     tasks = {name: EVALUATORS["sts"].build({"dataset": name, "split": "test"}) for name in STS_TASKS}
     return {name: task(encode)["spearman"] for name, task in tasks.items()}
 

@@ -58,6 +58,15 @@ def start_in_a_new_process(dataset: str, model: str) -> tuple[float, int, float]
     return float(seconds), int(rows), float(memory)
 
 
+def peak() -> float:
+    """Return the most MB that this process has held."""
+    import torch
+
+    from cse_cli.training.hardware import peak_memory
+
+    return peak_memory(torch.device("cpu")) / 2**20
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -68,7 +77,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.inner:
         seconds, rows = start(asked.dataset, asked.model)
-        print(seconds, rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        print(seconds, rows, peak())
         return
     print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
     print("| what | wall s | cpu s | peak MB |\n| --- | ---: | ---: | ---: |")

@@ -1,0 +1,151 @@
+"""Do all methods compute the same on two devices? Their first ten losses, on tiny models, without dropout.
+
+    python -m benchmarks.gpu.equality [--device cuda] [--json FILE]
+
+Weights, sentences and everything drawn at random are the same on both sides: what a component draws on its own device
+is drawn on the CPU and moved. Without a GPU the other side is the CPU in double precision, which says how far rounding
+alone takes the losses apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from benchmarks.gpu.document import write
+from cse_cli.job import Job
+from cse_cli.observer import Silent
+from cse_cli.recipe.find import all_recipes
+from cse_cli.recipe.load import load
+from cse_cli.running import prepare
+from cse_cli.tracking import NullTracker
+from cse_cli.training.loop import Trainer
+from registry.checkpoints import quiet_transformers
+from tests.shrunken import Small, small
+
+STEPS = 10
+LIMIT = 1e-4
+"""Largest difference of two fp32 losses within ten steps: rounding, and what training makes of it.
+
+Relative to the loss, or to 0.1 where it is smaller: a loss near 0 is the difference of numbers near 20.
+"""
+
+
+def recipes() -> list[str]:
+    """Return the English recipes that train, one for each method and variant: other sizes and encoders left out."""
+    names = [name for name in all_recipes() if not any(part in name for part in ("/", "_large", "_roberta", "_zh"))]
+    return [name for name in names if load(name).recipe.train.steps != 0]
+
+
+def parts(folder: Path) -> Small:
+    """Return tiny models without dropout, and sentences, written below a folder."""
+    made = small(folder, rows=80)
+    for model in made.models.values():
+        file = model / "config.json"
+        config = json.loads(file.read_text(encoding="utf-8"))
+        rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        file.write_text(json.dumps({**config, **rates}), encoding="utf-8")
+    return made
+
+
+def losses(name: str, made: Small, device: str, double: bool = False) -> list[float]:
+    """Return the first losses of a recipe over tiny models."""
+    loaded = load(name)
+    changed, dropped = made.options(loaded.recipe)
+    without = dict(_dropouts(loaded.recipe.resolved()))
+    changed += [f"{place}={value}" for place, value in without.items()]
+    changed += [f"train.steps={STEPS}", "train.precision=fp32", "train.batch_size=16", "evaluate.untrained=false"]
+    recipe = load(name, changed, dropped)
+    with tempfile.TemporaryDirectory() as folder, _exact(), _drawn_on_the_cpu():
+        trainer = Trainer(prepare(Job(recipe, 0, device), Silent()), Path(folder), NullTracker(), Silent())
+        if double:
+            trainer.method.double()
+        trainer.method.train()
+        torch.manual_seed(0)
+        found = [float(trainer.stepper.take(step).loss) for step in range(STEPS)]
+        trainer.stepper.close()
+    return found
+
+
+def _dropouts(tables: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the place of every dropout rate that a recipe sets for itself, and none in its stead."""
+    for kind in ("encoders", "losses"):
+        for name, part in tables[kind].items():
+            if part.get("dropout") is not None:
+                yield f"{kind}.{name}.dropout", 0.0
+
+
+@contextmanager
+def _exact() -> Iterator[None]:
+    """Multiply fp32 as fp32."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+class _drawn_on_the_cpu(TorchFunctionMode):  # noqa: N801 - reads as what it does
+    """Draw what is drawn on any device from the CPU's stream, in single precision."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if func in (torch.rand, torch.randn):
+            place, kind = given.pop("device", None), given.pop("dtype", None)
+            return func(*args, **given, device="cpu", dtype=torch.float32).to(place or "cpu", kind)
+        if func in (torch.randint_like, torch.rand_like):
+            return func(args[0].cpu(), *args[1:], **given).to(args[0].device)
+        if func is torch.multinomial:
+            return func(args[0].float().cpu(), *args[1:], **given).to(args[0].device)
+        return func(*args, **given)
+
+
+def compared(name: str, made: Small, device: str) -> dict[str, Any]:
+    """Return both sides' losses and their largest relative difference."""
+    ours = losses(name, made, "cpu")
+    other = losses(name, made, device, double=device == "cpu")
+    apart = [abs(one - two) / max(abs(one), 0.1) for one, two in zip(ours, other, strict=True)]
+    return {"cpu": ours, "other": other, "first": apart[0], "largest": max(apart), "holds": max(apart) <= LIMIT}
+
+
+def main() -> None:
+    """Compare every recipe and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--only", nargs="*", help="these recipes")
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    found: dict[str, Any] = {}
+    quiet_transformers()
+    torch.set_num_threads(1)  # more only wait for each other on models this small
+    with tempfile.TemporaryDirectory() as folder:
+        made = parts(Path(folder))
+        for name in asked.only or recipes():
+            try:
+                found[name] = compared(name, made, asked.device)
+            except Exception as error:  # one recipe that fails must not hide the others
+                found[name] = {"holds": False, "failed": f"{type(error).__name__}: {error}"}
+    good = sum(one["holds"] for one in found.values())
+    against = "fp64" if asked.device == "cpu" else asked.device
+    lines = [f"{good} of {len(found)} recipes have the same {STEPS} losses on cpu and {against} (limit {LIMIT:.0e})."]
+    lines += [f"* {name}: {one.get('failed') or one['largest']}" for name, one in found.items() if not one["holds"]]
+    largest = max((one.get("largest", 0.0) for one in found.values()), default=0.0)
+    lines.append(f"Largest relative difference {largest:.1e}.")
+    write(asked.json, {"recipes": found, "holds": good == len(found)}, lines)
+    if good < len(found):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Our training step beside a plain loop and sentence-transformers' trainer: losses, seconds, memory.
+
+    CSE_DATA=../shared/data python -m benchmarks.training [--shape minilm] [--threads 2] [--json FILE]
+
+Same weights, sentences, batches, precision and threads for all, in one process, by turns. First all ways take the same
+steps without dropout: their losses must agree, else the page says so and the command ends with 1. Then steps are timed,
+with dropout 0.1. A step is: fetching its sentences' tokens, padding, moving them to the device, forward,
+backward, clipping, AdamW, the schedule. Tokenising comes before the first step, for every way but the one "as shipped".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+PARTS = ("peers", "methods", "memory", "others")
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """Return what the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.training", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--shape", default="minilm", choices=("minilm", "bert-base", "mini", "tiny"), help="of a random model")
+    add("--model", help="directory of a checkpoint instead")
+    add("--tokenizer", help="directory of one for the random model")
+    add(
+        "--texts", nargs="*", default=["wiki1m_prefix", "wiki_en"], help="files, names under $CSE_DATA/train, generated"
+    )
+    add("--rows", type=int, default=100_000, help="sentences of each")
+    add("--batch", type=int, default=64)
+    add("--length", type=int, default=32)
+    add("--precision", default="fp32", choices=("fp32", "bf16"))
+    add("--device", default="cpu", help="cpu or cuda")
+    add("--threads", type=int)
+    add("--rounds", type=int, default=3, help="turns of each way")
+    add("--steps", type=int, default=10, help="timed steps of a turn")
+    add("--warm", type=int, default=2, help="steps of a turn before them")
+    add("--agree", type=int, default=6, help="steps whose losses are compared; 0 leaves that out")
+    add("--peers", nargs="*", default=["plain", "sbert", "shipped"], choices=("plain", "sbert", "shipped"))
+    add("--recipes", nargs="*", help="whose steps are compared with the first's")
+    add("--parts", nargs="*", default=list(PARTS), choices=PARTS)
+    add("--also", nargs="*", default=[], help="--set texts: our step with each stands among the peers too")
+    add("--variants", nargs="*", default=[], help="--set texts: our step is timed with each, and without")
+    add("--set", nargs="*", default=[], help="for our own way, such as train.compile=on")
+    add("--suite-model", help="what the test sets are scored with")
+    add("--start-text", default="wiki_en", help="catalogue name of the text whose start-up is timed")
+    add("--json", type=Path, help="write the result there")
+    add("--markdown", type=Path, help="write the page there, instead of printing it")
+    return parser.parse_args(given)
+
+
+def main(given: list[str] | None = None) -> int:
+    """Measure and print; return 1 where losses differ."""
+    asked = arguments(given)
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+        os.environ["CSE_HOME"] = f"{folder}/home"
+        found = _measured(asked, Path(folder))
+    from benchmarks.training.report import markdown
+
+    page = markdown(found)
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if asked.markdown:
+        asked.markdown.write_text(page, encoding="utf-8")
+    else:
+        print(page)
+    return 0 if found.get("agreement", {}).get("holds", True) else 1
+
+
+def _measured(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    from benchmarks.training import machine, measure
+
+    _quiet()
+    measure.use_threads(asked.threads)
+    found: dict[str, Any] = {"schema_version": 1, "machine": machine.describe(), "shape": asked.model or asked.shape}
+    _agree(asked, folder, found)
+    _time(asked, folder, found)
+    return {**found, "load_at_end": machine.load()}
+
+
+def _agree(asked: argparse.Namespace, folder: Path, found: dict[str, Any]) -> None:
+    from benchmarks.training import measure
+
+    if asked.agree > 0:
+        setting = replace(_setting(asked, folder, asked.texts[0], 0.0), precision="fp32")
+        peers = [name for name in asked.peers if name != "shipped"]
+        found["agreement"] = measure.compare(setting, asked.agree, peers)
+
+
+def _time(asked: argparse.Namespace, folder: Path, found: dict[str, Any]) -> None:
+    from benchmarks.training import measure
+
+    turns = (asked.rounds, asked.steps, asked.warm)
+    settings = [_setting(asked, folder, text, 0.1) for text in asked.texts]
+    if "peers" in asked.parts:
+        found["peers"] = [measure.peers(one, asked.peers, *turns, asked.also) for one in settings]
+    if "methods" in asked.parts:
+        found["methods"] = measure.methods(settings[0], asked.recipes or measure.METHODS, *turns)
+    if asked.variants:
+        found["variants"] = measure.variants(settings[0], asked.variants, *turns)
+    if "memory" in asked.parts:
+        found["memory"] = measure.memories(settings[0])
+    if "others" in asked.parts:
+        found["others"] = measure.rest(settings[0], asked.start_text, asked.suite_model, asked.rounds)
+
+
+def _setting(asked: argparse.Namespace, folder: Path, text: str, dropout: float) -> Any:
+    """Write a text and a model of that dropout below `folder`, unless they are there."""
+    from benchmarks.training import material
+
+    own = folder / f"{Path(text).name.partition('.')[0]}-{dropout}"
+    own.mkdir(exist_ok=True)
+    file, parallel = material.write_text(text, own, asked.rows)
+    if asked.model:
+        model = material.copy_model(Path(asked.model), own / "model", dropout)
+    else:
+        spread = material.SPREAD[asked.shape] if dropout == 0 else 0.02
+        model = material.write_model(asked.shape, own / "model", asked.tokenizer, file, dropout, spread)
+    return material.Setting(
+        model, file, parallel, asked.batch, asked.length, asked.precision, asked.device, options=tuple(asked.set)
+    )
+
+
+def _quiet() -> None:
+    os.environ["TQDM_DISABLE"] = "1"
+    import datasets
+
+    from registry.checkpoints import quiet_transformers
+
+    quiet_transformers()
+    datasets.disable_progress_bars()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

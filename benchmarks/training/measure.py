@@ -1,0 +1,114 @@
+"""What the command measures, part by part: each returns what JSON can hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from benchmarks.training import agreement, memory, others
+from benchmarks.training.material import Setting
+from benchmarks.training.ours import Ours, sentences
+from benchmarks.training.timing import alternate
+from cse_cli.data import Batches
+
+METHODS = ("simcse_en", "focal_infonce_en", "ifcl_en", "mocose_en", "conisi_s_en")
+
+
+def compare(setting: Setting, steps: int, peers: Sequence[str]) -> dict[str, Any]:
+    """Return the losses of all ways and whether they are the same."""
+    found = agreement.compare(setting, steps, peers)
+    return {
+        "losses": found.losses,
+        "differences": found.differences,
+        "limit": agreement.LIMIT,
+        "holds": found.holds,
+    }
+
+
+def peers(
+    setting: Setting, names: Sequence[str], rounds: int, steps: int, warm: int, also: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the seconds of our step and of the peers' on one text; each of `also` sets ours in a way of its own."""
+    ways = agreement.ways(setting, peers=names)
+    ways += [Ours(replace(setting, options=(*setting.options, *some.split())), name=f"ours, {some}") for some in also]
+    ours = ways[0]
+    assert isinstance(ours, Ours)
+    timed = alternate(ways, rounds, steps, warm, ours.device)
+    return {
+        "title": _title(setting),
+        "batch": setting.batch,
+        "tokens": tokens(setting, ours.batches, rounds * (steps + warm)),
+        "rounds": rounds,
+        "steps": steps,
+        "warm": warm,
+        "ways": [one.table() for one in timed],
+    }
+
+
+def methods(setting: Setting, names: Sequence[str], rounds: int, steps: int, warm: int) -> dict[str, Any]:
+    """Return the seconds of our step with several recipes' methods; the first is what the others are compared with."""
+    ways = [Ours(setting, name) for name in names]
+    timed = alternate(ways, rounds, steps, warm, ways[0].device)
+    return {"title": f"Steps of methods, {_title(setting)}", "ways": [one.table() for one in timed]}
+
+
+def variants(setting: Setting, options: Sequence[str], rounds: int, steps: int, warm: int) -> dict[str, Any]:
+    """Return the seconds of our SimCSE step as it is and with each of several settings, joined by blanks where many."""
+    ways = [Ours(setting, "simcse_en", name="as it is")]
+    for some in options:
+        changed = replace(setting, options=(*setting.options, *some.split()))
+        ways.append(Ours(changed, "simcse_en", name=some))
+    timed = alternate(ways, rounds, steps, warm, ways[0].device)
+    return {"title": f"Settings of our step, {_title(setting)}", "ways": [one.table() for one in timed]}
+
+
+def memories(setting: Setting) -> dict[str, Any]:
+    """Return the peak memory of every way; what did not run says why."""
+    return {way: _or_why(lambda way=way: memory.of(way, setting)) for way in memory.WAYS}  # type: ignore[misc]
+
+
+def rest(setting: Setting, text: str, suite_model: str | None, repeats: int) -> dict[str, Any]:
+    """Return what is no step: checkpoint, command line, data, scores."""
+    scored = suite_model or str(setting.model)
+    return {
+        "checkpoint": _or_why(lambda: others.checkpoint(setting, repeats)),
+        "help": _or_why(lambda: others.help_text(repeats)),
+        "start": _or_why(lambda: others.start(text, str(setting.model), repeats)),
+        "suite": _or_why(lambda: others.suite(scored, setting.device, setting.precision, repeats)),
+    }
+
+
+def tokens(setting: Setting, batches: Batches, steps: int) -> dict[str, float]:
+    """Return the mean real tokens of a step's two views, and the share of padding where each batch is padded."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(setting.model)
+    texts = sentences(batches)
+    lengths = []
+    for step in random.Random(0).sample(range(steps), min(steps, 50)):
+        rows = [texts[row] for row in batches.indices(step)]
+        lengths.append([len(ids) for ids in tokenizer(rows, truncation=True, max_length=setting.length)["input_ids"]])
+    real = sum(sum(batch) for batch in lengths)
+    padded = sum(max(batch) * len(batch) for batch in lengths)
+    return {"real": 2 * real / len(lengths), "padding": 1 - real / padded}
+
+
+def use_threads(count: int | None) -> None:
+    """Set the threads of every way; None leaves torch's own choice."""
+    if count is not None:
+        torch.set_num_threads(count)
+
+
+def _title(setting: Setting) -> str:
+    return f"{setting.text.stem}, batch {setting.batch}, length {setting.length}, {setting.precision}"
+
+
+def _or_why(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return act()
+    except Exception as error:  # one part that fails must not lose the others
+        return {"failed": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}

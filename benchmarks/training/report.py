@@ -1,0 +1,142 @@
+"""What was measured, as a Markdown page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """Return the page of a result document."""
+    parts = [_machine(found["machine"], found["load_at_end"]), _agreement(found.get("agreement"))]
+    parts += [_peers(one) for one in found.get("peers", [])]
+    parts += [_methods(found.get(part)) for part in ("methods", "variants")]
+    parts += [_memory(found.get("memory")), _others(found.get("others"))]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _machine(machine: dict[str, Any], load: list[float]) -> str:
+    versions = ", ".join(f"{name} {value}" for name, value in machine["versions"].items() if value)
+    gpus = "".join(f"{gpu}; " for gpu in machine["gpus"])
+    return (
+        f"{machine['date']}: {gpus}{machine['cores']} cores ({machine['cpu']}), {machine['threads']} threads used, "
+        f"{machine['memory_gb']:.0f} GB, {machine['platform']}, Python {machine['python']}, {versions}; "
+        f"commit {machine['commit']}.\nLoad {machine['load_at_start'][0]} at the start, {load[0]} at the end, "
+        f"of {machine['cores']} cores, niceness {machine['niceness']}.\n\n`{machine['command']}`"
+    )
+
+
+def _agreement(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    verdict = "the same" if found["holds"] else f"**NOT the same** (limit {found['limit']:.0e})"
+    steps = len(next(iter(found["losses"].values())))
+    head = f"Losses without dropout, fp32, {steps} steps from the same weights: {verdict}.\n\n"
+    rows = [("way", "first loss", "last loss", "difference, first step", "largest difference")]
+    for name, losses in found["losses"].items():
+        differences = found["differences"].get(name)
+        shown = (f"{differences[0]:.1e}", f"{max(differences):.1e}") if differences else ("", "")
+        rows.append((name, f"{losses[0]:.7f}", f"{losses[-1]:.7f}", *shown))
+    return head + _table(rows)
+
+
+def _peers(found: dict[str, Any]) -> str:
+    tokens = found["tokens"]
+    head = (
+        f"{found['title']}: {tokens['real']:.0f} tokens a step, {tokens['padding']:.1%} of a padded batch is padding. "
+        f"{found['rounds']} rounds by turns, {found['steps']} steps each after {found['warm']}.\n\n"
+    )
+    rows = [("way", "s a step", "rounds", "cpu s", "sentences/s", "tokens/s", "GFLOP a step", "ours is faster by")]
+    ours = found["ways"][0]
+    for way in found["ways"]:
+        seconds = way["wall_median"]
+        rows.append(
+            (
+                way["name"],
+                _seconds(seconds),
+                _spread(way["wall"]),
+                _seconds(way["cpu_median"]),
+                f"{found['batch'] / seconds:,.0f}",
+                f"{tokens['real'] / seconds:,.0f}",
+                _work(way),
+                "" if way is ours else f"{seconds / ours['wall_median']:.2f} (cpu {_cpu_ratio(way, ours)})",
+            )
+        )
+    return head + _table(rows)
+
+
+def _work(way: dict[str, Any]) -> str:
+    work = way["gigaflop"]
+    return "" if work is None else f"{work:.3g}" if work < 100 else f"{work:,.0f}"
+
+
+def _cpu_ratio(way: dict[str, Any], ours: dict[str, Any]) -> str:
+    return f"{way['cpu_median'] / ours['cpu_median']:.2f}"
+
+
+def _methods(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    first = found["ways"][0]
+    rows = [("ours", "s a step", "rounds", "cpu s", "times the first", "the same, cpu", "GFLOP a step")]
+    for way in found["ways"]:
+        rows.append(
+            (
+                way["name"],
+                _seconds(way["wall_median"]),
+                _spread(way["wall"]),
+                _seconds(way["cpu_median"]),
+                f"{way['wall_median'] / first['wall_median']:.2f}",
+                _cpu_ratio(way, first),
+                _work(way),
+            )
+        )
+    return f"{found['title']}.\n\n" + _table(rows)
+
+
+def _memory(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    rows = [("way", "peak of the process, MB", "of it before the first step", "peak on the device, MB")]
+    for name, one in found.items():
+        if "failed" in one:
+            rows.append((name, one["failed"], "", ""))
+            continue
+        device = f"{one['device']:,.0f}" if "device" in one else ""
+        rows.append((name, f"{one['process']:,.0f}", f"{one['before']:,.0f}", device))
+    return "Memory, each way in a process of its own.\n\n" + _table(rows)
+
+
+def _others(found: dict[str, Any] | None) -> str:
+    if not found:
+        return ""
+    return _table([("what else", "s"), *_lines(found)])
+
+
+def _lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, one in found.items():
+        if "failed" in one or "missing" in one:
+            yield name, one.get("failed") or f"not measured: no {one['missing']}"
+        elif name == "checkpoint":
+            yield f"writing a checkpoint of {one['mb']:.0f} MB", _seconds(one["seconds"])
+        elif name == "help":
+            yield "`cse --help` (wall; cpu)", f"{one['wall']:.2f}; {one['cpu']:.2f}"
+        elif name == "start":
+            yield f"{one['rows']:,} sentences of {one['text']} read, tokenised, first batch", _seconds(one["first"])
+            yield "the same, later starts", _seconds(one["later"])
+        elif name == "suite":
+            yield f"scoring {one['of']}", _seconds(one["seconds"])
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f}" if value >= 10 else f"{value:.3g}" if value >= 0.1 else f"{value:.4f}"
+
+
+def _spread(values: list[float]) -> str:
+    return f"{_seconds(min(values))} to {_seconds(max(values))}"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    rule = "| --- |" + " ---: |" * (len(rows[0]) - 1)
+    return "\n".join([lines[0], rule, *lines[1:]])

@@ -1,0 +1,88 @@
+"""The GPU suite ends well on a CPU in its small mode, and says what went wrong where something did."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu import summary
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = (
+    "environment", "equality", "compile", "epoch", "steps_big_half", "steps_mini_half", "scoring", "drift",
+    "steps_big_single", "steps_mini_single", "largest", "tests", "memory",
+)  # fmt: skip
+
+
+def suite(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> subprocess.CompletedProcess[str]:
+    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    command = ["bash", str(ROOT / "benchmarks" / "gpu_suite.sh"), *arguments, str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_small_mode_runs_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = suite(tmp_path, monkeypatch, "--small")
+    found = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    assert {name: part["state"] for name, part in found["parts"].items()} == dict.fromkeys(PARTS, "ok"), done.stdout
+    assert done.returncode == 0
+    parts = {name: part["found"] for name, part in found["parts"].items()}
+    assert parts["equality"]["holds"] is True
+    assert parts["steps_big_half"]["agreement"]["holds"] is True
+    ways = [way["name"] for way in parts["steps_big_half"]["peers"][0]["ways"]]
+    assert ways[:3] == ["ours", "plain loop", "sentence-transformers"]
+    variants = [way["name"] for way in parts["compile"]["variants"]["ways"]]
+    assert variants == ["as it is", "train.compile=on"]
+    assert parts["epoch"]["epoch_seconds"] > 0
+    assert [row["batch"] for row in parts["largest"]["at once"]["batches"]] == [4, 8]
+    assert parts["drift"]["recipes"]["simcse_en"]["largest"] > 0
+    assert all("failed" not in one for one in parts["memory"]["memory"].values())
+    page = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert all(f"## {name}" in page for name in PARTS)
+    assert "| plain loop |" in page
+
+
+@pytest.mark.slow
+def test_a_part_without_time_does_not_lose_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOTAL", "4")
+    done = suite(tmp_path, monkeypatch, "--small")
+    found = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    assert done.returncode == 1
+    assert found["ok"] is False
+    assert {part["state"] for part in found["parts"].values()} == {"no time left for it"}
+    assert set(found["parts"]) == set(PARTS)
+
+
+def test_an_interpreter_without_torch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHON", "/bin/false")
+    command = ["bash", str(ROOT / "benchmarks" / "gpu_suite.sh"), "--small", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "/bin/false has no torch" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_summary_tells_states_apart(tmp_path: Path) -> None:
+    lines = ["good\t0\t3\t9", "late\t124\t9\t9", "broken\t1\t2\t9", "silent\t0\t1\t9", "tests\t0\t1\t9"]
+    (tmp_path / "parts.tsv").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "good.json").write_text(json.dumps({"markdown": "all well", "value": 1}), encoding="utf-8")
+    (tmp_path / "broken.log").write_text("line one\nValueError: the reason\n", encoding="utf-8")
+    assert summary.main(tmp_path) == 1
+    found = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))["parts"]
+    assert {name: part["state"] for name, part in found.items()} == {
+        "good": "ok",
+        "late": "time was up",
+        "broken": "failed",
+        "silent": "wrote nothing",
+        "tests": "ok",
+    }
+    assert found["good"]["found"]["value"] == 1
+    page = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "## good\n\nall well" in page
+    assert "ValueError: the reason" in page

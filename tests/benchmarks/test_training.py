@@ -1,0 +1,153 @@
+"""The benchmark of training: the three ways compute the same, and a whole run says what it measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.training import agreement, material, memory
+from benchmarks.training.__main__ import main
+from benchmarks.training.agreement import Agreement
+from benchmarks.training.clock import Clock
+from benchmarks.training.material import Setting
+from benchmarks.training.ours import Ours
+from benchmarks.training.plain import Plain
+from benchmarks.training.timing import alternate, counted
+
+needs_peer = pytest.mark.skipif(
+    find_spec("sentence_transformers") is None or find_spec("accelerate") is None, reason="needs the extra bench"
+)
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
+    """A tiny model without dropout, and generated text."""
+    folder = tmp_path_factory.mktemp("bench")
+    text, parallel = material.write_text("generated", folder, 200)
+    model = material.write_model("tiny", folder / "model", None, text, 0.0, material.SPREAD["tiny"])
+    return Setting(model, text, parallel, batch=16)
+
+
+def test_a_plain_loop_has_our_losses(setting: Setting) -> None:
+    found = agreement.compare(setting, 3, ["plain"])
+    assert found.holds
+    assert found.largest <= 1e-6
+    first, *_, last = found.losses["ours"]
+    assert 0 < last < first  # it trains, and the loss is far from log 16, where all sentences would look alike
+    assert first < 2.7
+
+
+@needs_peer
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", ["sbert", "shipped"])
+def test_sentence_transformers_has_our_losses(setting: Setting, peer: str) -> None:
+    assert agreement.compare(setting, 2, [peer]).largest <= 1e-6
+
+
+def test_another_temperature_is_found_out(setting: Setting) -> None:
+    other = replace(setting, options=("losses.info_nce.temperature=0.0501",))
+    assert not agreement.compare(other, 1, ["plain"]).holds
+
+
+def test_differences_are_relative_to_our_losses() -> None:
+    found = Agreement({"ours": [2.0, 4.0], "other": [2.0, 4.000002], "third": [2.0, 4.1]})
+    assert found.differences["other"] == [0.0, pytest.approx(5e-7, rel=1e-3)]
+    assert found.largest == pytest.approx(0.025)
+    assert not found.holds
+
+
+def test_ways_see_the_same_sentences_turn_after_turn(setting: Setting) -> None:
+    ours = Ours(setting, total=4)
+    plain = Plain(setting, ours.batches, 4)
+    turns = [(ours.steps(2), plain.steps(2)) for _ in range(2)]
+    for one, other in turns:
+        assert one == pytest.approx(other, rel=1e-6)
+    assert turns[0][0] != turns[1][0]
+
+
+class Counting:
+    """A way that takes no time."""
+
+    def __init__(self, name: str, heard: list[str]) -> None:
+        self.name = name
+        self.heard = heard
+
+    def steps(self, count: int, clock: Clock | None = None) -> list[float]:
+        self.heard.append(f"{self.name}{count}")
+        for _ in range(count + 1):
+            if clock is not None:
+                clock.mark()
+        return [0.0] * count
+
+
+def test_ways_take_turns_and_warm_steps_do_not_count() -> None:
+    heard: list[str] = []
+    timed = alternate([Counting("a", heard), Counting("b", heard)], 3, 4, 2, torch.device("cpu"))
+    # First one step each, whose work is counted; then there, back, there.
+    assert heard == ["a1", "b1", "a6", "b6", "b6", "a6", "a6", "b6"]
+    assert [len(one.wall) for one in timed] == [3, 3]
+    assert all(0 <= one.seconds < 0.01 for one in timed)
+
+
+def test_the_work_of_a_product_is_counted() -> None:
+    left, right = torch.ones(10, 20), torch.ones(20, 30)
+    assert counted(lambda: left @ right) == pytest.approx(2 * 10 * 20 * 30 / 1e9)
+
+
+@pytest.mark.parametrize("recipe", ["simcse_en", "focal_infonce_en", "ifcl_en", "mocose_en", "conisi_s_en"])
+def test_every_recipe_of_the_table_takes_steps(setting: Setting, recipe: str) -> None:
+    one = Ours(setting, recipe)
+    losses = one.steps(2)
+    one.close()
+    assert len(losses) == 2
+    assert all(0 < loss < 100 for loss in losses)
+
+
+def test_generated_sentences_are_as_long_as_asked() -> None:
+    made = material.generated(2000, lengths=(5, 9))
+    assert {len(sentence.split()) for sentence in made} == {3, 7}
+    assert made == material.generated(2000, lengths=(5, 9))
+    assert len(set(made)) > 1900
+
+
+@pytest.mark.slow
+def test_a_whole_run_writes_both_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TQDM_DISABLE", "1")  # it sets this itself, for good
+    page = tmp_path / "page.md"
+    turns = ["--rounds", "2", "--steps", "2", "--warm", "1", "--agree", "2", "--rows", "300", "--batch", "8"]
+    ways = ["--shape", "tiny", "--texts", "generated", "--peers", "plain", "--recipes", "simcse_en"]
+    where = ["--json", str(tmp_path / "all.json"), "--markdown", str(page)]
+    more = ["--parts", "peers", "methods", "--variants", "train.clip_norm=0.5"]
+    assert main([*turns, *ways, *where, *more]) == 0
+    found = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
+    assert found["agreement"]["holds"] is True
+    assert [way["name"] for way in found["peers"][0]["ways"]] == ["ours", "plain loop"]
+    assert all(way["wall_median"] > 0 and way["gigaflop"] > 0 for way in found["peers"][0]["ways"])
+    assert 0 < found["peers"][0]["tokens"]["padding"] < 0.6
+    assert [way["name"] for way in found["variants"]["ways"]] == ["as it is", "train.clip_norm=0.5"]
+    text = page.read_text(encoding="utf-8")
+    assert "the same." in text
+    assert "| plain loop |" in text
+
+
+@pytest.mark.slow
+def test_memory_is_that_of_a_new_process(setting: Setting) -> None:
+    held = bytearray(2**30)  # of this process, which getrusage would count as the other's too
+    found = memory.of("ours", setting)
+    assert 100 < found["before"] <= found["process"] < 1024
+    assert len(held) == 2**30
+
+
+def test_ways_that_differ_end_with_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreement, "LIMIT", -1.0)
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    given = ["--shape", "tiny", "--texts", "generated", "--peers", "plain", "--agree", "1", "--rows", "100"]
+    where = ["--json", str(tmp_path / "all.json"), "--markdown", str(tmp_path / "page.md"), "--batch", "8", "--parts"]
+    assert main([*given, *where]) == 1
+    assert json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))["agreement"]["holds"] is False
+    assert "**NOT the same**" in (tmp_path / "page.md").read_text(encoding="utf-8")
