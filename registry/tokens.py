@@ -139,7 +139,7 @@ class Encoded:
     Args:
         sentence: (B, D) after the training heads: what losses compare.
         embeddings: (B, L, W) what entered the transformer blocks: augmented, then dropped.
-        hidden: (B, L, W) last layer, meaningless at padding; (B, 0, W) where no loss reads it.
+        hidden: (B, L, W) last layer, meaningless at padding; (B, 1, W) where no loss reads it.
         tokens: The tokens encoded.
     """
 

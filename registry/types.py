@@ -147,7 +147,7 @@ class Encoder(Component, nn.Module):
         """Hear, once, what training will ask of `encode`, so that no more is computed.
 
         Args:
-            hidden_read: Whether a loss reads `Encoded.hidden`; else it may come with no token, (B, 0, D).
+            hidden_read: Whether a loss reads `Encoded.hidden`; else it may hold the first token alone, (B, 1, D).
             rows_at_once: Rows of a batch to hold in memory at a time; None is all.
         """
 

@@ -58,7 +58,7 @@ def run(
     if here.world > 1:
         from cse_cli.launch.member import run_member
 
-        raise typer.Exit(among_others(lambda: run_member(asked, here, dry_run=dry_run, as_json=json_)))
+        among_others(lambda: run_member(asked, here, dry_run=dry_run, as_json=json_))
     if any(find_study(name) for name in asked.recipes):
         from cse_cli.study.command import run_studies
 

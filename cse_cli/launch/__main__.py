@@ -17,7 +17,7 @@ def main() -> None:
     if here.world > 1:
         listen(here.rank)  # first: no library may start a thread before
     end_with_parent(int(sys.argv[2]))
-    sys.exit(among_others(lambda: _do(Path(sys.argv[1]), int(sys.argv[2]), here)))
+    among_others(lambda: _do(Path(sys.argv[1]), int(sys.argv[2]), here))
 
 
 def _do(folder: Path, parent: int, here: Place) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cse_cli.launch import lost
+from cse_cli.launch import leaving, lost
 from cse_cli.launch.group import joined
 from cse_cli.launch.handover import Handover
 from cse_cli.launch.place import Place
@@ -24,6 +24,7 @@ def do(handover: Handover, here: Place) -> int:
         with joined(here, job.device):
             result = execute(job, _observer(handover, here))
     except CseError as error:
+        leaving.ignore()
         lost.tell(error)
         handover.fail(here.rank, error)
         return error.exit_code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import torch
@@ -49,6 +50,7 @@ def joined(here: Place, device: str) -> Iterator[None]:
             device_id=device_id,
         )
         yield
+        dist.barrier()  # nobody leaves while another still talks to it
     dist.destroy_process_group()
 
 
@@ -71,3 +73,13 @@ def own_device(here: Place, device: str) -> torch.device | None:
             f"start {found} here, or use --device cpu" if found else "use --device cpu",
         )
     return torch.device("cuda", here.local)
+
+
+def is_first_refused(here: Place, device: str) -> bool:
+    """Whether no process of this machine before this one is without a device: one message is enough."""
+    for local in range(here.local):
+        try:
+            own_device(replace(here, local=local), device)
+        except CseError:
+            return False
+    return True

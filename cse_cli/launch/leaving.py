@@ -17,6 +17,7 @@ from collections.abc import Callable
 from threading import Thread
 from time import monotonic, sleep
 from types import FrameType
+from typing import NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENT_SECONDS = 25.0
@@ -49,10 +50,10 @@ def ignore() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def among_others(work: Callable[[], int]) -> int:
-    """Return the exit code of `work`; a failed process of several ends at once.
+def among_others(work: Callable[[], int]) -> NoReturn:
+    """Do the work of one of several processes, then end this one at once, with the exit code of `work`.
 
-    Tearing down what it shares with processes that are gone may wait for ever.
+    Tearing down what it shares with processes that are gone may wait for ever, or abort where their connections break.
     """
     try:
         code = work()
@@ -63,11 +64,9 @@ def among_others(work: Callable[[], int]) -> int:
     except Exception:
         traceback.print_exc()
         code = 1
-    if code:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(code)
-    return code
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def end_with_parent(parent: int | None = None) -> None:

@@ -83,6 +83,10 @@ def explained() -> Iterator[None]:
     """
     try:
         yield
+    except CseError:
+        if _rosters:
+            leaving.ignore()  # the others have it too, and the first of them to leave has all ended
+        raise
     except RuntimeError as error:
         if not _rosters or isinstance(error, torch.OutOfMemoryError) or not _is_broken(error):
             raise

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from cse_cli.job import Job
 from cse_cli.jobs import Asked, jobs, plan_all, show
 from cse_cli.launch import lost
-from cse_cli.launch.group import joined
+from cse_cli.launch.group import is_first_refused, joined
 from cse_cli.launch.place import Place
 from cse_cli.launch.way import way
 from cse_cli.observer import Silent
@@ -33,7 +33,7 @@ def run_member(asked: Asked, here: Place, *, dry_run: bool, as_json: bool) -> in
             with Screen() as screen:
                 results = [execute(job, screen if here.rank == 0 else Silent()) for job in queue]
     except CseError as error:
-        if _is_to_show(error, here):
+        if is_first_refused(here, asked.device) and _is_to_show(error, here):
             sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     if here.rank == 0:

@@ -39,13 +39,15 @@ class _Asked:
     """
 
     number: int | None = None
+    closing: bool = False
 
     def terminate(self, number: int, _frame: FrameType | None) -> None:
         # Whoever asked once may ask again: the run's end must still be written.
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_IGN)
         self.number = number
-        raise Terminated(128 + number)
+        if not self.closing:
+            raise Terminated(128 + number)
 
 
 _active: list[_Asked] = []
@@ -65,10 +67,20 @@ def stop_if_asked() -> None:
 
 
 @contextmanager
+def _closing(asked: _Asked) -> Iterator[None]:
+    """After the block, let a signal break into nothing: the run's end is being written."""
+    try:
+        yield
+    finally:
+        asked.closing = True
+
+
+@contextmanager
 def ending(tracker: Tracker) -> Iterator[None]:
     """Close the run as FINISHED, as FAILED after an exception, as KILLED after Ctrl-C or a signal.
 
-    A broken pipe is an end from outside too: whoever heard what the run says is gone.
+    A broken pipe is an end from outside too, and so is the exit that rich makes of it: whoever heard what the run says
+    is gone.
     """
     asked = _Asked()
     _active.append(asked)
@@ -76,7 +88,8 @@ def ending(tracker: Tracker) -> Iterator[None]:
     caught = [s for s in _SIGNALS if signal.getsignal(s) != signal.SIG_IGN] if current_thread() is main_thread() else []
     previous = {each: signal.signal(each, asked.terminate) for each in caught}
     try:
-        yield
+        with _closing(asked):
+            yield
         tracker.finish("FINISHED")
     except Pruned:
         tracker.finish("FINISHED")
@@ -89,6 +102,9 @@ def ending(tracker: Tracker) -> Iterator[None]:
         if asked.number is not None:
             tracker.finish("KILLED")
             raise Terminated(128 + asked.number) from error
+        if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+            tracker.finish("KILLED")
+            raise
         tracker.tags({REASON: in_one_line(error)})
         tracker.finish("FAILED")
         raise

@@ -117,17 +117,15 @@ class TransformerEncoder(Encoder):
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
         """Drop, contextualise, pool and apply the training head."""
-        dropped = self._drop(tokens, embeddings)
+        dropped: Tensor = self.dropout(self.layer_vectors(tokens, embeddings))
         if self.pooling == "cls" and not self.hidden_read:
-            pooled = first_states(self.backbone, dropped, tokens.mask, self.rows_at_once)
-            hidden = pooled.new_empty(len(pooled), 0, pooled.shape[-1])
+            states = [first_states(self.backbone, dropped, tokens.mask, self.rows_at_once).unsqueeze(1)]
         else:
             every = needs_all_states(self.pooling)
             states = run_blocks(self.backbone, dropped, tokens.mask, every, self.rows_at_once)
-            pooled = pool(self.pooling, states, tokens.mask, self.first_layer_index)
-            hidden = states[-1]
+        pooled = pool(self.pooling, states, tokens.mask, self.first_layer_index)
         sentence = self._headed(pooled, tokens.groups)
-        return Encoded(sentence=sentence, embeddings=dropped, hidden=hidden, tokens=tokens)
+        return Encoded(sentence=sentence, embeddings=dropped, hidden=states[-1], tokens=tokens)
 
     def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
         """Return (B, D) the vectors evaluation uses, in eval mode: no dropout, no training-only head."""
@@ -163,10 +161,6 @@ class TransformerEncoder(Encoder):
         if embeddings is not None and self.augment_at != "word":
             return embeddings
         return split.embed_layer(self.backbone, tokens, embeddings)
-
-    def _drop(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
-        dropped: Tensor = self.dropout(self.layer_vectors(tokens, embeddings))
-        return dropped
 
     def _represent(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
         vectors = self.layer_vectors(tokens, embeddings)

@@ -31,7 +31,7 @@ def outcome(encoder, tokens, hidden_read, rows):
     weights = torch.linspace(-1, 1, encoded.sentence.numel(), dtype=torch.float64).view_as(encoded.sentence)
     (encoded.sentence * weights).sum().backward()
     real = tokens.mask.bool()
-    states = [encoded.hidden[real]] if encoded.hidden.shape[1] else []
+    states = [encoded.hidden[real]] if hidden_read else []
     gradients = {name: weight.grad for name, weight in encoder.named_parameters() if weight.grad is not None}
     return encoded.sentence.detach(), states, {**gradients, "vectors": vectors.grad[real]}
 
@@ -74,7 +74,7 @@ def test_states_nobody_reads_are_not_made(tmp_path):
     last.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[:-1].numel()))
     encoder.encode(tokens, encoder.embed(tokens))
     encoder.expect(hidden_read=False, rows_at_once=None)
-    assert encoder.encode(tokens, encoder.embed(tokens)).hidden.shape == (tokens.rows, 0, encoder.width)
+    assert encoder.encode(tokens, encoder.embed(tokens)).hidden.shape == (tokens.rows, 1, encoder.width)
     assert rows == [int(tokens.mask.sum()), tokens.rows]
 
 
