@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from time import sleep
 
 import torch.distributed as dist
 
@@ -19,6 +20,8 @@ from cse_cli.running import execute
 from cse_cli.study.load import find_study
 from registry.errors import CseError
 
+_TOLD_SECONDS = 60.0
+
 
 def run_member(asked: Asked, here: Place, *, dry_run: bool, as_json: bool) -> int:
     """Do what a command line asks for together with the other processes; return the exit code.
@@ -33,7 +36,9 @@ def run_member(asked: Asked, here: Place, *, dry_run: bool, as_json: bool) -> in
             with Screen() as screen:
                 results = [execute(job, screen if here.rank == 0 else Silent()) for job in queue]
     except CseError as error:
-        if is_first_refused(here, asked.device) and _is_to_show(error, here):
+        if not is_first_refused(here, asked.device):
+            sleep(_TOLD_SECONDS)  # the first one says why; when it has ended, torchrun ends this one
+        elif _is_to_show(error, here):
             sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     if here.rank == 0:
