@@ -83,7 +83,8 @@ def _timed(ways: dict[int, Any], asked: argparse.Namespace, tokens: Any, setting
         settings = way.trainer.settings
         length = way.trainer.experiment.recipe.data.max_length
         real = tokens(replace(setting, length=length, batch=settings.batch_size), way.batches, steps)["real"]
-        rows.append({"value": value, "wall": one.seconds, "cpu": one.cpu_seconds, "tokens": real})
+        views = len(way.trainer.method.views)  # `tokens` counts those of two
+        rows.append({"value": value, "wall": one.seconds, "cpu": one.cpu_seconds, "tokens": real * views / 2})
         way.close()
     return rows
 
