@@ -21,6 +21,8 @@ from registry.distributed import rank, world_size
 from tests.processes import on_ranks, without_dropout
 from tests.shrunken import small
 
+pytestmark = pytest.mark.xdist_group("two processes")  # they share one costly fixture
+
 BATCH = 16
 STEPS = 3
 PAPERS = ("simcse_en", "ifcl_en", "mocose_en", "focal_infonce_en", "conisi_s_en")
