@@ -21,14 +21,14 @@ def ui(
 ) -> None:
     """Show recorded runs in MLflow's pages, on this machine only, until Ctrl-C."""
     from cse_cli.tracking import location
-    from cse_cli.tracking.server import free_port, serve
+    from cse_cli.tracking.server import serve
 
     address = location.uri()
     if location.is_remote(address):
         _open(location.shown(address), no_browser)
         return
     sys.stderr.write(f"opening {location.shown(address)} (about ten seconds)\n")
-    serve(free_port(port), lambda url: _open(url, no_browser, "Ctrl-C ends it\n"))
+    serve(port, lambda url: _open(url, no_browser, "Ctrl-C ends it\n"))
 
 
 def _open(url: str, no_browser: bool, hint: str = "") -> None:

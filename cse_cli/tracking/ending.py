@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
+from typing import Any
 
 from cse_cli.observer import Pruned
+from cse_cli.tracking.shield import afterwards
 from cse_cli.tracking.tags import REASON
 from cse_cli.tracking.tracker import Tracker
 from registry.errors import CseError
 
 # Slurm and `docker stop` send SIGTERM, a closed terminal SIGHUP; MLflow by itself leaves such runs RUNNING for ever.
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-
+Handler = Callable[[int, FrameType | None], Any]
 
 _LONGEST_REASON = 300
 
@@ -41,13 +43,30 @@ class _Asked:
     number: int | None = None
     closing: bool = False
 
+    def error(self) -> BaseException:
+        """Return what the signal raises."""
+        return KeyboardInterrupt() if self.number == signal.SIGINT else Terminated(128 + (self.number or 0))
+
     def terminate(self, number: int, _frame: FrameType | None) -> None:
         # Whoever asked once may ask again: the run's end must still be written.
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_IGN)
         self.number = number
         if not self.closing:
-            raise Terminated(128 + number)
+            afterwards(self._raise)
+
+    def interrupting(self, before: Handler) -> Handler:
+        """Return a handler of Ctrl-C that does what `before` does; a second Ctrl-C may also break into the end."""
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            again, self.number = self.number is not None, number
+            if again or not self.closing:
+                afterwards(lambda: before(number, frame))
+
+        return interrupt
+
+    def _raise(self) -> None:
+        raise self.error()
 
 
 _active: list[_Asked] = []
@@ -60,10 +79,11 @@ def stop_if_asked() -> None:
 
     Raises:
         Terminated: The process has been asked to end.
+        KeyboardInterrupt: By Ctrl-C.
     """
     for asked in _active:
         if asked.number is not None:
-            raise Terminated(128 + asked.number)
+            raise asked.error()
 
 
 @contextmanager
@@ -84,9 +104,7 @@ def ending(tracker: Tracker) -> Iterator[None]:
     """
     asked = _Asked()
     _active.append(asked)
-    # Only the main thread may install handlers; a signal that is ignored (nohup) stays ignored.
-    caught = [s for s in _SIGNALS if signal.getsignal(s) != signal.SIG_IGN] if current_thread() is main_thread() else []
-    previous = {each: signal.signal(each, asked.terminate) for each in caught}
+    previous = _installed(asked)
     try:
         with _closing(asked):
             yield
@@ -101,7 +119,7 @@ def ending(tracker: Tracker) -> Iterator[None]:
     except BaseException as error:
         if asked.number is not None:
             tracker.finish("KILLED")
-            raise Terminated(128 + asked.number) from error
+            raise asked.error() from error
         if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
             tracker.finish("KILLED")
             raise
@@ -113,4 +131,16 @@ def ending(tracker: Tracker) -> Iterator[None]:
         for each, action in previous.items():
             signal.signal(each, action)
     if asked.number is not None:  # it came after the last step: the run is finished, the process is to end
-        raise Terminated(128 + asked.number)
+        raise asked.error()
+
+
+def _installed(asked: _Asked) -> dict[signal.Signals, Any]:
+    """Have signals handled; return the handlers there were. What is ignored (nohup) stays ignored."""
+    if current_thread() is not main_thread():  # which alone may install handlers
+        return {}
+    caught = [each for each in _SIGNALS if signal.getsignal(each) != signal.SIG_IGN]
+    previous = {each: signal.signal(each, asked.terminate) for each in caught}
+    before = signal.getsignal(signal.SIGINT)
+    if callable(before):
+        previous[signal.SIGINT] = signal.signal(signal.SIGINT, asked.interrupting(before))
+    return previous

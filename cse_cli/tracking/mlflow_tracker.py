@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from mlflow.exceptions import MlflowException
 from cse_cli.tracking import tags as names
 from cse_cli.tracking.buffer import Pending
 from cse_cli.tracking.liveness import is_alive_here
-from cse_cli.tracking.location import shown
+from cse_cli.tracking.location import is_remote, shown
 from cse_cli.tracking.refusal import reason
+from cse_cli.tracking.shield import unbroken
 from cse_cli.tracking.store import REFUSED, Store, open_store, patience
 from cse_cli.tracking.sync import send_waiting
 from cse_cli.tracking.tracker import Status
@@ -70,6 +72,8 @@ class MlflowTracker:
         self._infinite: set[str] = set()
         self._wait = _FIRST_RETRY_SECONDS
         self._retry_at = 0.0
+        # A server's connection may be broken into, and may be long in answering.
+        self._shield = nullcontext if is_remote(store.uri) else unbroken
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
         """Record values of a step; written at most `FLUSH_SECONDS` later, if more follow, or by `flush`."""
@@ -126,6 +130,10 @@ class MlflowTracker:
             _warn(f"run {self.run_id[:8]} is complete in {self._pending.folder}; 'cse runs sync' sends it to the store")
 
     def _write(self, write: AnyWrite) -> None:
+        with self._shield():
+            self._send_or_keep(write)
+
+    def _send_or_keep(self, write: AnyWrite) -> None:
         if self._pending.exists() and not self._caught_up():
             self._pending.add(write)
             return
@@ -168,7 +176,13 @@ def start_run(
     name: str, params: Mapping[str, str], tags: Mapping[str, str], run_id: str | None, parent: str | None
 ) -> MlflowTracker:
     """Do what `cse_cli.tracking.start` says."""
-    store = open_store()
+    with unbroken():
+        return _started(open_store(), name, params, tags, run_id, parent)
+
+
+def _started(
+    store: Store, name: str, params: Mapping[str, str], tags: Mapping[str, str], run_id: str | None, parent: str | None
+) -> MlflowTracker:
     try:
         send_waiting(store)
         if run_id is None:

@@ -12,10 +12,16 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
 
 from cse_cli.home import home
 from cse_cli.tracking import location
 from registry.errors import TrackingError
+
+if TYPE_CHECKING:
+    from cse_cli.tracking.store import Store
 
 HOST = "127.0.0.1"
 FIRST_PORT = 5000
@@ -43,33 +49,42 @@ def free_port(wanted: int | None) -> int:
     )  # pragma: no cover
 
 
-def serve(port: int, ready: Callable[[str], None]) -> None:
+def serve(wanted: int | None, ready: Callable[[str], None]) -> None:
     """Run the pages until Ctrl-C, SIGTERM, or the server's own end.
 
     Args:
-        port: On the loopback interface.
+        wanted: Port on the loopback interface; none for the first free one.
         ready: Called with the address of the list of runs once it answers.
 
     Raises:
-        TrackingError: The server ended by itself.
+        TrackingError: The port is in use, or the server ended by itself.
     """
     # The database is created before the server's workers could race for it.
     from cse_cli.tracking.store import open_store
 
-    store = open_store()
-    log = home() / "ui.log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(_command(store.uri, port), env=_environment(), stdout=file, stderr=file)
+    port, store, log = free_port(wanted), open_store(), home() / "ui.log"
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        if _wait_until_up(process, port):
-            ready(f"http://{HOST}:{port}/#/experiments/{store.experiment}/runs?{_VIEW}")
-            process.wait()
+        while not _served(store, port, ready, log) and wanted is None and not _is_free(port):
+            port = free_port(None)  # another one was faster
         raise TrackingError(f"the MLflow server ended, or does not answer: {_last_line(log)}", f"see {log}")
     except KeyboardInterrupt:
         return
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _served(store: Store, port: int, ready: Callable[[str], None], log: Path) -> bool:
+    """Run the pages to their end; return whether they came up."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(_command(store.uri, port), env=_environment(), stdout=file, stderr=file)
+    try:
+        up = _wait_until_up(process, port)
+        if up:
+            ready(f"http://{HOST}:{port}/#/experiments/{store.experiment}/runs?{_VIEW}")
+            process.wait()
+        return up
+    finally:
         _stop(process)
 
 
@@ -95,9 +110,20 @@ def _environment() -> dict[str, str]:
 def _wait_until_up(process: subprocess.Popen[bytes], port: int) -> bool:
     until = time.monotonic() + _STARTUP_SECONDS
     while process.poll() is None and time.monotonic() < until:
-        if _answers(port):
+        # Whoever was faster to take the port answers too, with the runs of another store.
+        if _answers(port) and _listens(process.pid, port):
             return True
         time.sleep(0.2)
+    return False
+
+
+def _listens(pid: int, port: int) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        server = psutil.Process(pid)
+        for each in (server, *server.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if any(c.status == psutil.CONN_LISTEN and c.laddr[1] == port for c in each.net_connections("tcp")):
+                    return True
     return False
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -122,9 +121,3 @@ def ended(process: Process, seconds: float = 200) -> tuple[int, str, str]:
 def gone(processes: Iterator[psutil.Process] | list[psutil.Process], seconds: float = 15) -> bool:
     """Tell whether all of them have ended."""
     return not psutil.wait_procs(list(processes), timeout=seconds)[1]
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

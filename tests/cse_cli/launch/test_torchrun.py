@@ -18,7 +18,6 @@ from tests.cse_cli.launch.commands import (
     TORCHRUN,
     below,
     ended,
-    free_port,
     gone,
     ranks,
     results,
@@ -29,6 +28,7 @@ from tests.cse_cli.launch.commands import (
 )
 from tests.cse_cli.running import cse
 from tests.cse_cli.tracking.stores import fresh_store, points
+from tests.ports import unused_port
 from tests.shrunken import recipe, small
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> 
 
 def test_two_machines_train_to_the_weights_of_one_process(file, store, tmp_path, capsys):
     """A process each, and a home of their own: the second one needs nothing of the first one's disk."""
-    port = free_port()
+    port = unused_port()
     options = [*SAME, "--device", "cpu", "--json"]
     with ExitStack() as stack:
         first, second = (
@@ -135,7 +135,7 @@ def test_what_is_refused_is_said_once(options, says, file):
 
 
 def test_a_killed_machine_ends_the_other(file, store, tmp_path):
-    port = free_port()
+    port = unused_port()
     options = ["--device", "cpu", "--set", "train.steps=20000", "--set", "train.evaluate_every=0", "--json"]
     with ExitStack() as stack:
         both = [

@@ -17,12 +17,14 @@ import pytest
 
 from cse_cli import tracking
 from cse_cli.tracking import mlflow_tracker
+from cse_cli.tracking import server as pages
 from cse_cli.tracking.buffer import waiting
 from cse_cli.tracking.reader import details, finished_results
 from cse_cli.tracking.server import free_port
 from cse_cli.tracking.store import Store, open_store
 from registry.errors import TrackingError
 from tests.cse_cli.tracking.stores import points, result
+from tests.ports import unused_port
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -53,6 +55,7 @@ def server(folder: Path, port: int) -> Iterator[None]:
             assert process.poll() is None
             assert time.monotonic() < until
             time.sleep(0.2)
+        assert process.poll() is None  # else another one answers
         yield
     finally:
         os.killpg(process.pid, signal.SIGKILL)
@@ -63,7 +66,7 @@ def server(folder: Path, port: int) -> Iterator[None]:
 def test_a_server_may_go_away_in_the_middle_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    port = free_port(None)
+    port = unused_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(mlflow_tracker, "FLUSH_SECONDS", 0.0)
@@ -123,3 +126,36 @@ def test_a_port_in_use_is_refused_and_passed_over() -> None:
         with pytest.raises(TrackingError, match=f"port {port} is in use"):
             free_port(port)
         assert free_port(None) != port
+
+
+SERVER = """
+import http.server, sys
+class Healthy(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Healthy).serve_forever()
+"""
+
+
+def test_a_port_that_another_was_faster_to_take_is_not_shown_as_ours(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, left = unused_port(), unused_port()
+    monkeypatch.setattr(pages, "_command", lambda _store, port: [sys.executable, "-c", SERVER, str(port)])
+    offered = iter([taken, left])
+    monkeypatch.setattr(pages, "free_port", lambda _wanted: next(offered))
+    shown = []
+
+    def ready(url: str) -> None:
+        shown.append(url)
+        raise KeyboardInterrupt
+
+    with subprocess.Popen([sys.executable, "-c", SERVER, str(taken)], stderr=subprocess.DEVNULL) as other:
+        try:
+            while not answers(taken):
+                assert other.poll() is None
+            pages.serve(None, ready)
+        finally:
+            other.kill()
+    assert [url.partition("/#")[0] for url in shown] == [f"http://127.0.0.1:{left}"]

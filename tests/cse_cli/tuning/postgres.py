@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
+
+from tests.ports import unused_port
 
 PASSWORD = "loopback only"
 
@@ -49,7 +50,7 @@ def server() -> Iterator[str]:
     secret.write_text(PASSWORD, encoding="utf-8")
     if user is not None:
         shutil.chown(secret, user)
-    data, port = folder / "data", _free_port()
+    data, port = folder / "data", unused_port()
 
     def program(name: str, *arguments: str) -> None:
         done = subprocess.run([programs / name, *arguments], user=user, cwd=folder, capture_output=True, text=True)
@@ -77,9 +78,3 @@ def _owner(folder: Path) -> str | None:
         shutil.chown(folder, name)
         return name
     raise AssertionError("PostgreSQL does not run as root, and there is no other user")
-
-
-def _free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return int(asked.getsockname()[1])
