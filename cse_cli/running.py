@@ -14,7 +14,7 @@ from cse_cli.data import Batches, Text, open_text
 from cse_cli.devices import choose
 from cse_cli.evaluation import evaluate
 from cse_cli.home import home
-from cse_cli.job import Job, Prepared
+from cse_cli.job import Below, Job, Prepared
 from cse_cli.launch import lost
 from cse_cli.observer import Observer, Pruned, Silent, Started
 from cse_cli.ranks import after_first, from_first
@@ -141,9 +141,10 @@ def _begin(prepared: Prepared) -> tuple[tracking.Tracker, RunFolder]:
 
 
 def _open(job: Job) -> tracking.Tracker:
+    if job.resume is not None:  # by another trial of a search, perhaps
+        below = job.below or Below(None, "")
+        return tracking.start(below.name, {}, below.tags, job.resume.run_id)
     name = job.below.name if job.below else f"{job.loaded.name} seed {job.seed}"
-    if job.resume is not None:
-        return tracking.start(name, {}, {}, job.resume.run_id)
     params, parent = recording.params(job.loaded.recipe.resolved()), job.below.parent if job.below else None
     return tracking.start(name, params, recording.tags(job), parent=parent)
 

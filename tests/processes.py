@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,9 +12,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 
 PATIENCE = timedelta(seconds=120)
+multiprocessing.set_forkserver_preload(["tests.preloaded"])
 
 
 def on_ranks(worker: Callable[..., Any], *arguments: Any, world: int = 2) -> list[Any]:
@@ -24,11 +27,21 @@ def on_ranks(worker: Callable[..., Any], *arguments: Any, world: int = 2) -> lis
         world: How many processes.
     """
     with TemporaryDirectory() as folder:
-        spawn(_enter, (world, folder, worker, arguments), nprocs=world)  # type: ignore[no-untyped-call]
+        given = (world, folder, dict(os.environ), worker, arguments)
+        start_processes(_enter, given, nprocs=world, start_method="forkserver")  # type: ignore[no-untyped-call]
         return [torch.load(Path(folder) / f"{rank}.pt", weights_only=False) for rank in range(world)]
 
 
-def _enter(rank: int, world: int, folder: str, worker: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _enter(
+    rank: int,
+    world: int,
+    folder: str,
+    environment: Mapping[str, str],
+    worker: Callable[..., Any],
+    arguments: tuple[Any, ...],
+) -> None:
+    os.environ.clear()  # the server's is that of its own start
+    os.environ.update(environment)
     torch.set_num_threads(1)
     meeting = f"file://{folder}/meeting"  # a file needs no free port to be guessed
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world, timeout=PATIENCE)

@@ -116,12 +116,14 @@ def pairs(name: str, split: str) -> list[Pair]:
 def recipe(folder: Path, parts: Small, name: str = "small", **train: Any) -> Path:
     """Write a whole SimCSE recipe over tiny parts; return its path."""
     settings = {"seed": 3, "steps": STEPS, "batch_size": 4, "evaluate_every": 2, **train}
-    path = folder / f"{name}.toml"
+    path, scored = folder / f"{name}.toml", folder / "pairs.tsv"
+    rows = [f"{pair.score}\t{pair.first}\t{pair.second}\n" for pair in pairs("", "")]
+    scored.write_text("score\tsentence1\tsentence2\n" + "".join(rows), encoding="utf-8")
     path.write_text(
         f'schema = 1\ntitle = "Small [red]one"\n[data]\nfile = "{parts.text}"\n'
         f'[encoders.online]\nname = "transformer"\nmodel = "{parts.models["bert"]}"\npooling = "mean"\n'
         "[views.anchor]\n[views.positive]\n[losses.info_nce]\n"
-        '[evaluate]\nselect = "dev.spearman"\n[evaluators.dev]\nname = "sts"\ndataset = "graded_pairs"\n'
+        f'[evaluate]\nselect = "dev.spearman"\n[evaluators.dev]\nname = "sts"\nfile = "{scored}"\n'
         'split = "dev"\n[train]\n' + "".join(f"{key} = {value}\n" for key, value in settings.items()),
         encoding="utf-8",
     )

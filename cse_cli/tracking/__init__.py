@@ -37,7 +37,7 @@ def start(
     """Open the store and create a run, or re-open one; also sends what earlier runs could not.
 
     Args:
-        name: Shown in lists; not unique.
+        name: Shown in lists; not unique. Empty to leave that of a run that is re-opened.
         params: What was set. Ignored when a run is re-opened: a run's parameters do not change.
         tags: What it belongs to; see `cse_cli.tracking.tags` for the names other commands read.
         run_id: Run to go on with. Points it already has are not recorded twice.

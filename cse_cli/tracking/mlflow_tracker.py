@@ -187,7 +187,7 @@ def _started(
         send_waiting(store)
         if run_id is None:
             return MlflowTracker(store, _create(store, name, params, {**_process(), **tags}, parent))
-        _reopen(store.client, run_id, {**_process(), **tags})
+        _reopen(store.client, run_id, name, {**_process(), **tags})
         return MlflowTracker(store, run_id, resumed=True)
     except REFUSED as error:
         raise TrackingError(
@@ -211,7 +211,7 @@ def _create(store: Store, name: str, params: Mapping[str, str], tags: Mapping[st
     return run_id
 
 
-def _reopen(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:
+def _reopen(client: MlflowClient, run_id: str, name: str, tags: Mapping[str, str]) -> None:
     try:
         run = client.get_run(run_id)
     except MlflowException as error:
@@ -223,7 +223,7 @@ def _reopen(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:
             f"run {run_id[:8]} is still going on: process {run.data.tags[names.PID]} on this machine",
             "wait for it, or end that process first",
         )
-    client.update_run(run_id, status="RUNNING")
+    client.update_run(run_id, status="RUNNING", name=name or None)
     Tags(values=dict(tags)).send(client, run_id)
 
 

@@ -28,7 +28,7 @@ def start(study: optuna.Study, plan: Plan) -> tracking.Tracker | None:
     with held(address(plan.storage, plan.name).lock(f"{plan.name}/run")):
         if (known := studies.run_of(study)) is not None:
             try:
-                return tracking.start(plan.name, {}, {}, known)
+                return tracking.start("", {}, {}, known)
             except UnknownNameError:
                 return None  # the machine that made the study has a tracking store of its own
             except CseError as error:

@@ -1,7 +1,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -11,6 +10,7 @@ from cse_cli import app as cli
 from cse_cli.commands import data as command
 from registry import catalogue
 from tests.cse_cli.seq2seq import tiny_t5
+from tests.forked import Forked
 
 HEADER = "subset\tscore\tsentence1\tsentence2\n"
 
@@ -110,24 +110,25 @@ def test_translate_writes_a_file_that_a_recipe_reads(cse, tmp_path, home):
 
 
 @pytest.mark.slow
-def test_translate_survives_kills(tmp_path, home):
+def test_translate_survives_kills(tmp_path, home, cse):
     model = tiny_t5(tmp_path)
     source = tmp_path / "mine.txt"
     source.write_text("".join(f"two dogs sees {i}\n" for i in range(4000)))
     output = tmp_path / "made.tsv"
-    call = [sys.executable, "-m", "cse_cli", "data", "translate", source, "--model", model, "--prefix", ""]
+    call = ["cse_cli", "data", "translate", source, "--model", model, "--prefix", ""]
     call += ["--max-length", "8", "--json", "-o", output]
     parts = home / "cache" / "translations"
     for wanted in (1, 3):
-        running = subprocess.Popen(call, env=os.environ)
+        running = Forked(call, tmp_path)
         deadline = time.monotonic() + 60
         while len(list(parts.glob("*/*.tsv"))) < wanted and time.monotonic() < deadline:
             time.sleep(0.01)
         os.kill(running.pid, signal.SIGKILL)
         running.wait()
         assert not output.exists()
-    done = subprocess.run(call, env=os.environ, capture_output=True, text=True, check=True)
-    made = json.loads(done.stdout)
+    code, out, err = cse(*call[1:])
+    assert code == 0, err
+    made = json.loads(out)
     assert made["rows"] == 4000
     assert made["reused"] >= 3 * 512
     lines = output.read_text().split("\n")

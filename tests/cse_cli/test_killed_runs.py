@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from cse_cli.tracking.store import Store
 from tests.cse_cli.tracking.stores import fresh_store, points
+from tests.forked import Forked
 from tests.shrunken import recipe, small
 
 pytestmark = pytest.mark.slow
@@ -21,11 +20,8 @@ pytestmark = pytest.mark.slow
 STEPS = 400
 
 
-def cse(*arguments: object, folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "cse_cli", "run", *map(str, arguments), "--device", "cpu", "--json"]
-    return subprocess.Popen(
-        command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+def cse(*arguments: object, folder: Path) -> Forked:
+    return Forked(["cse_cli", "run", *arguments, "--device", "cpu", "--json"], folder)
 
 
 @pytest.fixture
@@ -38,7 +34,7 @@ def store(home: Path) -> Store:
     return fresh_store(home)
 
 
-def stop_in_the_middle(process: subprocess.Popen[str], store: Store, number: signal.Signals) -> tuple[str, str, str]:
+def stop_in_the_middle(process: Forked, store: Store, number: signal.Signals) -> tuple[str, str, str]:
     """Send a signal to the process's group after its first 60 steps; return run id, stdout, stderr."""
     until = time.monotonic() + 120
     while time.monotonic() < until and process.poll() is None:
@@ -47,7 +43,7 @@ def stop_in_the_middle(process: subprocess.Popen[str], store: Store, number: sig
             if run.info.status == "RUNNING" and recorded and recorded[-1][0] >= 60:
                 os.killpg(process.pid, number)
                 return run.info.run_id, *process.communicate(timeout=60)
-        time.sleep(0.02)
+        time.sleep(0.1)
     process.kill()
     raise AssertionError(f"no run got far enough:\n{process.communicate()[1]}")
 

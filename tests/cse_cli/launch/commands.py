@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,25 +15,17 @@ import psutil
 from cse_cli.results import Result
 from cse_cli.tracking.store import Store
 from tests.cse_cli.tracking.stores import points
+from tests.forked import Forked
 
-CSE = [sys.executable, "-m", "cse_cli"]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
-Process = subprocess.Popen[str]
+CSE = ["cse_cli"]
+TORCHRUN = ["torch.distributed.run"]
 ENVIRONMENT = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
 @contextmanager
-def running(*command: object, folder: Path, **environment: str) -> Iterator[Process]:
+def running(*command: object, folder: Path, **environment: str) -> Iterator[Forked]:
     """Start a command; whatever it has started is gone after the block, also when the test fails."""
-    process = subprocess.Popen(
-        [str(part) for part in command],
-        cwd=folder,
-        env=os.environ | ENVIRONMENT | environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    process = Forked(command, folder, **ENVIRONMENT, **environment)
     known: dict[int, psutil.Process] = {}
     try:
         yield process
@@ -52,7 +42,7 @@ def with_mercy(act: Callable[[], object]) -> None:
         act()
 
 
-def below(process: Process) -> list[psutil.Process]:
+def below(process: Forked) -> list[psutil.Process]:
     """Return the processes that one has started, and those that these have."""
     try:
         return psutil.Process(process.pid).children(recursive=True)
@@ -60,7 +50,7 @@ def below(process: Process) -> list[psutil.Process]:
         return []
 
 
-def ranks(process: Process) -> dict[int, psutil.Process]:
+def ranks(process: Forked) -> dict[int, psutil.Process]:
     """Return rank → process of those that train together."""
     found = {}
     for each in below(process):
@@ -73,13 +63,13 @@ def ranks(process: Process) -> dict[int, psutil.Process]:
     return found
 
 
-def until(holds: Callable[[], bool], *processes: Process, seconds: float = 150) -> None:
+def until(holds: Callable[[], bool], *processes: Forked, seconds: float = 150) -> None:
     """Wait for something; fail with what the processes said if it does not come."""
     last = time.monotonic() + seconds
     while time.monotonic() < last and all(process.poll() is None for process in processes):
         if holds():
             return
-        time.sleep(0.05)
+        time.sleep(0.2)
     if holds():
         return
     told = []
@@ -113,7 +103,7 @@ def results(out: str) -> list[Result]:
     return [Result.model_validate(one) for one in document["results"]]
 
 
-def ended(process: Process, seconds: float = 200) -> tuple[int, str, str]:
+def ended(process: Forked, seconds: float = 200) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=seconds)
     return process.returncode, out, err
 

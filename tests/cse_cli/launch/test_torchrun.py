@@ -39,7 +39,7 @@ SAME = ["--set", "encoders.online.dropout=0.0", "--set", "train.batch_size=8"]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return recipe(tmp_path, small(tmp_path), steps=8, evaluate_every=4)
+    return recipe(tmp_path, small(tmp_path), steps=8, evaluate_every=8)
 
 
 @pytest.fixture

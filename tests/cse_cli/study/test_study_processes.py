@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -17,12 +17,12 @@ import pytest
 from cse_cli.tracking.store import Store
 from tests.cse_cli.study.tiny import grid, runs, times
 from tests.cse_cli.tracking.stores import fresh_store, points
+from tests.forked import Forked
 from tests.shrunken import recipe, small
 
 pytestmark = pytest.mark.slow
 
 STEPS = 150
-Process = subprocess.Popen[str]
 
 
 @pytest.fixture
@@ -36,20 +36,17 @@ def store(home: Path) -> Store:
     return fresh_store(home)
 
 
-def cse(study: str, *more: str, folder: Path) -> Process:
-    command = [sys.executable, "-m", "cse_cli", "run", study, "--device", "cpu", "--json", *more]
-    return subprocess.Popen(
-        command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+def cse(study: str, *more: str, folder: Path) -> Forked:
+    return Forked(["cse_cli", "run", study, "--device", "cpu", "--json", *more], folder)
 
 
-def until(holds: Callable[[], bool], *processes: Process) -> None:
+def until(holds: Callable[[], bool], *processes: Forked) -> None:
     """Wait for something that the store shows."""
     last = time.monotonic() + 120
     while time.monotonic() < last:
         if holds():
             return
-        time.sleep(0.05)
+        time.sleep(0.2)
     told = []
     for process in processes:
         process.kill()
@@ -68,7 +65,7 @@ def step(store: Store, status: str) -> int:
     return max((one[-1][0] for one in recorded if one), default=0)
 
 
-def ended(process: Process) -> tuple[int, dict, str]:
+def ended(process: Forked) -> tuple[int, dict, str]:
     out, err = process.communicate(timeout=240)
     return process.returncode, json.loads(out)["studies"][0], err
 
@@ -106,18 +103,33 @@ def test_two_processes_share_the_work(folder, store):
     assert found[0][1]["cells"] == found[1][1]["cells"]
 
 
-def test_a_process_takes_over_what_a_killed_one_leaves(folder, store):
+def stop_between_writes(process: Forked, home: Path) -> None:
+    """Stop a process at a moment when others can write."""
+    while True:
+        os.killpg(process.pid, signal.SIGSTOP)
+        with closing(sqlite3.connect(home / "mlflow.db", timeout=0)) as database:
+            try:
+                database.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError:
+                os.killpg(process.pid, signal.SIGCONT)
+        time.sleep(0.01)
+
+
+def test_a_process_takes_over_what_a_killed_one_leaves(folder, store, home):
     grid(folder, "[0.05]")
     first = cse("tiny.toml", folder=folder)
     until(lambda: step(store, "RUNNING") >= 20, first)
-    os.killpg(first.pid, signal.SIGSTOP)  # so that it does not come to its end meanwhile
-    second = cse("tiny.toml", folder=folder)
-    heard = ""
-    while "waiting for 1 run that other processes are at" not in heard:
-        line = second.stderr.readline()
-        assert line, heard
-        heard += line
-    os.killpg(first.pid, signal.SIGKILL)
+    stop_between_writes(first, home)  # so that it does not come to its end meanwhile
+    try:
+        second = cse("tiny.toml", folder=folder)
+        heard = ""
+        while "waiting for 1 run that other processes are at" not in heard:
+            line = second.stderr.readline()
+            assert line, heard
+            heard += line
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
     code, one, err = ended(second)
     assert (code, one["ran"]) == (0, 1), err

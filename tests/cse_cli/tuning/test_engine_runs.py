@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -27,7 +24,9 @@ from cse_cli.tuning.study import load_study
 from cse_cli.tuning.tune import tune
 from cse_cli.tuning.watching import SilentWatcher
 from registry.errors import RunFailedError
+from tests.cse_cli.running import cse
 from tests.cse_cli.tuning.fake import ROOT, knob
+from tests.forked import Forked
 from tests.shrunken import recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
@@ -209,14 +208,13 @@ def test_two_workers_start_by_themselves_and_share(asked, capsys):
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked):
+def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked, tmp_path, capsys):
     # Two sentences a batch: the vectors of a random model are so alike that more would count as collapsed.
     settings = ("train.steps=150", "train.evaluate_every=50", "train.batch_size=2", "train.collapse_cosine=1.0")
     options = ["--range", "learning_rate=1e-5..1e-3:log", "--trials", "4", "--workers", "2"]
     options += [part for setting in settings for part in ("--set", setting)]
-    command = [sys.executable, "-m", "cse_cli", "tune", asked.recipe, *options, "--name", "search"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = ["tune", asked.recipe, *options, "--name", "search"]
+    process = Forked(["cse_cli", *command], tmp_path, joined=True, PYTHONPATH=str(ROOT))
     while not address(None, "search").exists() or not all_at_work(load_study(None, "search"), 2):
         assert process.poll() is None, process.stdout.read()
         time.sleep(0.1)
@@ -227,8 +225,8 @@ def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked):
     study = load_study(None, "search")
     assert [t.state for t in study.get_trials() if t.state == TrialState.RUNNING] == []
     assert {run.status for run in list_runs()} <= {"KILLED", "FINISHED"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    code, _, said = cse(*command[:-2], "--workers", "1", *command[-2:], capsys=capsys)
+    assert code == 0, said
     assert words.counts(study.get_trials()) == {"complete": 4, "pruned": 0, "failed": 0}
     assert {run.status for run in list_runs()} == {"FINISHED"}
     assert not list(runs().glob("*/*.pt"))

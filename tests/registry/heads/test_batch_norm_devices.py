@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import socket
-from pathlib import Path
 from random import Random
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from cse_cli.method import BoundView, Method, Term
 from cse_cli.step import StepState
 from registry import AUGMENTERS, ENCODERS, HEADS, LOSSES
+from registry.distributed import rank
 from registry.tokens import Sample
+from tests.processes import on_ranks
 from tests.tiny import sentences, tiny_bert
 
 ROWS = 16
@@ -51,7 +49,7 @@ def conisi(model: str, setting: str, sync: bool = True) -> Method:
     return Method({"online": encoder}, bound, None, losses, terms).double()
 
 
-def step_of(method: Method, rank: int = 0, world: int = 1) -> StepState:
+def step_of(method: Method, place: int = 0, world: int = 1) -> StepState:
     """Return the step of one process: text hooks see the whole batch, as in training."""
     vocabulary, share = method.encoder("online").vocabulary, ROWS // world
     batch = {}
@@ -59,7 +57,7 @@ def step_of(method: Method, rank: int = 0, world: int = 1) -> StepState:
         samples, rng = [Sample(text) for text in sentences(ROWS, seed=5)], Random(name)
         for augmenter in view.augmenters:
             samples = augmenter.on_text(samples, rng)
-        batch[name] = vocabulary.tokens(samples[rank * share : (rank + 1) * share], 16)
+        batch[name] = vocabulary.tokens(samples[place * share : (place + 1) * share], 16)
     return StepState(method, batch, 0, 10, torch.Generator().manual_seed(0))
 
 
@@ -72,20 +70,18 @@ def computed(method: Method, step: StepState, forward: torch.nn.Module) -> dict[
     return {**found, **statistics, "loss": loss.detach()}
 
 
-def _worker(rank: int, port: int, model: str, folder: str) -> None:
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    torch.set_num_threads(1)
+def of_each(model: str) -> dict[str, dict[str, torch.Tensor]]:
+    """Return setting → what one of two processes computes."""
     found = {}
     for setting in SETTINGS:
         method = conisi(model, setting)
         parallel = torch.nn.parallel.DistributedDataParallel(
             method, broadcast_buffers=False, find_unused_parameters=True
         )
-        found[setting] = computed(method, step_of(method, rank, 2), parallel)
+        found[setting] = computed(method, step_of(method, rank(), 2), parallel)
     alone = conisi(model, "each view by itself", sync=False)
-    found["not synchronised"] = computed(alone, step_of(alone, rank, 2), alone)
-    torch.save(found, Path(folder) / f"{rank}.pt")
-    dist.destroy_process_group()
+    found["not synchronised"] = computed(alone, step_of(alone, rank(), 2), alone)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -94,13 +90,8 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def ranks(model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.spawn(_worker, (port, model, str(folder)), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+def ranks(model):
+    return on_ranks(of_each, model)
 
 
 @pytest.mark.slow

@@ -1,20 +1,18 @@
 import copy
-import socket
 from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 
-from registry.distributed import all_devices
+from registry.distributed import all_devices, rank, world_size
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.queues.reencoded import Reencoded
 from registry.testing.materials import WidthOnly
 from registry.tokens import Tokens
 from tests.fakes import FakeEncoder
+from tests.processes import on_ranks
 from tests.tiny import sentences, tiny_bert
 
 
@@ -195,14 +193,14 @@ class SharedStep(StepOn):
         return all_devices(super().sentences(view))
 
 
-def served(rank, world):
+def served(place, world):
     """What a queue serves after three steps of four sentences, each device's own random state another."""
     torch.manual_seed(0)
     encoder = FakeEncoder(6, dropout=0.3)
     queue, share = bound(encoder, length=6, initial=2), 4 // world
-    torch.manual_seed(rank)
+    torch.manual_seed(place)
     for index in range(3):
-        own = texts(4, index)[rank * share : (rank + 1) * share]
+        own = texts(4, index)[place * share : (place + 1) * share]
         step = SharedStep(encoder.eval(), tokens_of(encoder, own), seed=index)
         encoder.train()
         queue.observe(step)
@@ -211,18 +209,12 @@ def served(rank, world):
     return queue.negatives().vectors
 
 
-def _worker(rank, port, folder):
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    torch.save(served(rank, 2), f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
+def served_here():
+    return served(rank(), world_size())
 
 
 @pytest.mark.slow
-def test_two_devices_serve_what_one_does(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.spawn(_worker, (port, str(tmp_path)), nprocs=2)
+def test_two_devices_serve_what_one_does():
     alone = served(0, 1)
     assert len(alone) == 6
-    assert all(torch.allclose(torch.load(tmp_path / f"{rank}.pt"), alone, atol=1e-6) for rank in range(2))
+    assert all(torch.allclose(shared, alone, atol=1e-6) for shared in on_ranks(served_here))
