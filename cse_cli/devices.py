@@ -90,3 +90,10 @@ def _own_cuda() -> torch.device:
     """Return the device that was set when this process joined the others."""
     # Asking for it starts CUDA, which a process that only starts others should not.
     return torch.device("cuda", torch.cuda.current_device() if world_size() > 1 else 0)
+
+
+def worker_devices(asked: str, workers: int | None) -> list[str]:
+    """Return the device of each worker: CUDA devices in turn where none is asked for."""
+    found = torch.cuda.device_count() if asked == "auto" and torch.cuda.is_available() else 0
+    count = workers or max(1, found)
+    return [f"cuda:{number % found}" for number in range(count)] if found > 1 else [asked] * count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from cse_cli.board.runs import recipe_name
+from cse_cli.recipe.find import recipe_name
 from cse_cli.results import STS_TASKS, Result, average
 from registry import papers
 from registry.papers import AVERAGE, Reproduction

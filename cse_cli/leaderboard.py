@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from cse_cli.board import encoders, ours, studies, tables
 from cse_cli.board.address import check_names, find_tables
 from cse_cli.board.printed import encoder_of, model_name
-from cse_cli.board.runs import Configuration, Judge, Standing, configurations, recipe_name, standing
+from cse_cli.board.runs import Configuration, Judge, Standing, configurations, standing
 from cse_cli.board.shape import SCHEMA_VERSION, Block, Row
+from cse_cli.recipe.find import recipe_name
 from cse_cli.results import Result
 from registry import papers
 from registry.errors import UnknownNameError, suggestion
 
 __all__ = [
-    "SCHEMA_VERSION", "Asked", "Block", "Judge", "Row", "Standing", "blocks", "check_names", "recipe_name", "rows",
+    "SCHEMA_VERSION", "Asked", "Block", "Judge", "Row", "Standing", "blocks", "check_names", "rows",
     "standing",
 ]  # fmt: skip
 

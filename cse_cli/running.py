@@ -15,8 +15,8 @@ from cse_cli.devices import choose
 from cse_cli.evaluation import evaluate
 from cse_cli.home import home
 from cse_cli.job import Below, Job, Prepared
-from cse_cli.launch import lost
 from cse_cli.observer import Observer, Pruned, Silent, Started
+from cse_cli.processes import lost
 from cse_cli.ranks import after_first, from_first
 from cse_cli.resolve import resolve
 from cse_cli.results import Result, Scores

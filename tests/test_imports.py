@@ -102,7 +102,7 @@ def test_registry_never_imports_cse_cli():
         ("rich", ("cse_cli.render", "cse_cli.progress")),
         ("typer", ("cse_cli.app", "cse_cli.commands", "cse_cli.completion")),
         ("optuna", ("cse_cli.tuning",)),
-        ("matplotlib", ("cse_cli.figures",)),
+        ("matplotlib", ("cse_cli.figures", "cse_cli.tuning.plots")),
     ],
 )
 def test_a_library_is_imported_in_its_place_only(library, homes):

@@ -7,11 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 from cse_cli.home import runs as run_folders
-from cse_cli.recipe.find import name_of
+from cse_cli.recipe.find import recipe_name
 from cse_cli.recipe.schema import Recipe
 from cse_cli.results import Result, average
 from registry.errors import CseError, UnknownNameError
@@ -105,11 +104,6 @@ def configurations(results: Iterable[Result], standing: Judge) -> list[Configura
         found[result.recipe_hash, paper_row][result.seed] = result
     grouped = [tuple(seeds[seed] for seed in sorted(seeds)) for seeds in found.values()]
     return [Configuration(group, standing(max(group, key=lambda r: r.finished))) for group in grouped]
-
-
-def recipe_name(asked: str) -> str:
-    """Return the bare name of a recipe that was asked for by name or by path."""
-    return name_of(Path(asked)) if asked.endswith(".toml") else asked
 
 
 def standing(result: Result) -> Standing:

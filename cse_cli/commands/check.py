@@ -31,7 +31,7 @@ def check(
     from cse_cli.checking import check as check_one
     from cse_cli.checking import recipe_files
     from cse_cli.completion import remember
-    from cse_cli.render_registry import print_checks, write_json
+    from cse_cli.render.registry import print_checks, write_json
 
     checks = [check_one(path) for path in recipe_files(paths or [])]
     wrong = sum(not one["valid"] for one in checks)

@@ -38,7 +38,7 @@ def compare(
     """Compare methods: what differs in their recipes, over the same seeds, and on the same sentence pairs."""
     from cse_cli.compare.comparing import compare as compared
     from cse_cli.compare.sides import find_sides
-    from cse_cli.render_compare import print_comparison, write_json
+    from cse_cli.render.compare import print_comparison, write_json
     from cse_cli.tracking.reader import finished_results
 
     document = compared(find_sides(runs, finished_results()), metric or (), bootstrap, pairwise=pairwise)

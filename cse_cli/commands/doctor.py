@@ -24,7 +24,7 @@ def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON document
         raise typer.Exit(1)
 
     from cse_cli.doctor import examine
-    from cse_cli.render_doctor import print_report, write_report_json
+    from cse_cli.render.doctor import print_report, write_report_json
 
     checks = examine()
     (write_report_json if json_ else print_report)(environment(), checks)

@@ -42,7 +42,7 @@ def evaluate(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Score encoders as the papers do, several side by side; each sentence is encoded once a model."""
-    from cse_cli.render_evaluate import print_scores, progress, write_json
+    from cse_cli.render.evaluate import print_scores, progress, write_json
     from cse_cli.scoring import Request, score_models
     from cse_cli.tasks import tasks as named
 

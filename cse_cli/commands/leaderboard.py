@@ -50,7 +50,7 @@ def leaderboard(
     Of each recipe the configuration with the best dev mean is shown; test scores choose nothing.
     """
     from cse_cli.leaderboard import Asked, blocks, check_names
-    from cse_cli.render_leaderboard import FORMATS
+    from cse_cli.render.leaderboard import FORMATS
 
     check_names(paper, table)
     asked = Asked(paper=paper, table=table, encoder=encoder, language=language, recipe=recipe, field=field)

@@ -31,7 +31,7 @@ def list_(
     """List registered components, recipes and studies."""
     from cse_cli.completion import remember
     from cse_cli.listing import listing
-    from cse_cli.render_registry import print_components, print_recipes, print_studies, warn_of_plugins, write_json
+    from cse_cli.render.registry import print_components, print_recipes, print_studies, warn_of_plugins, write_json
 
     found = listing(kind)
     remember()

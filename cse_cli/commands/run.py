@@ -44,23 +44,24 @@ def run(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train and score recipes, or all cells of studies; record each run in MLflow."""
-    from cse_cli.launch.leaving import among_others, end_with_parent, listen
-    from cse_cli.launch.place import Place, place
+    from cse_cli.processes.leaving import among_others, end_with_parent, listen
+    from cse_cli.processes.place import Place, place
 
     here = place() or Place()
     if here.world > 1:
         listen(here.rank)  # first: no library may start a thread before
         end_with_parent()
-    from cse_cli.jobs import Asked, jobs, plan_all, run_all
+    from cse_cli.doing import plan_all, run_all
+    from cse_cli.jobs import Asked, jobs
     from cse_cli.study.load import find_study
 
     asked = Asked(recipes or [], set_ or [], unset or [], seed, seeds, device, resume, workers, worker, processes)
     if here.world > 1:
-        from cse_cli.launch.member import run_member
+        from cse_cli.torchrun import run_member
 
         among_others(lambda: run_member(asked, here, dry_run=dry_run, as_json=json_))
     if any(find_study(name) for name in asked.recipes):
-        from cse_cli.study.command import run_studies
+        from cse_cli.studying.command import run_studies
 
         raise typer.Exit(run_studies(asked, dry_run=dry_run, as_json=json_))
     raise typer.Exit(plan_all(jobs(asked), as_json=json_) if dry_run else run_all(jobs(asked), asked, as_json=json_))

@@ -28,7 +28,7 @@ def ls(
     json_: Json = False,
 ) -> None:
     """List runs, newest first; STALE is a run whose process is gone."""
-    from cse_cli.render_runs import print_runs, write_runs_json
+    from cse_cli.render.runs import print_runs, write_runs_json
     from cse_cli.tracking.buffer import waiting
     from cse_cli.tracking.reader import list_runs
     from cse_cli.tracking.summary import summary
@@ -43,7 +43,7 @@ def ls(
 
 def show(run: Run, json_: Json = False) -> None:
     """Show a run: scores, curves, parameters, and where its files lie."""
-    from cse_cli.render_runs import print_details, write_details_json
+    from cse_cli.render.runs import print_details, write_details_json
     from cse_cli.tracking.reader import details, find_run
 
     (write_details_json if json_ else print_details)(details(find_run(run)))

@@ -31,7 +31,7 @@ def show(
 ) -> None:
     """Show a component's equation, inputs and parameters, or a recipe's text."""
     from cse_cli.completion import remember
-    from cse_cli.render_registry import print_component, write_json
+    from cse_cli.render.registry import print_component, write_json
     from cse_cli.showing import component_documents, recipe_document, recipe_text
 
     changed = bool(set_ or unset)

@@ -82,8 +82,8 @@ def tune(
     json_: Json = False,
 ) -> None:
     """Search better values for a recipe's parameters, by its dev metric; record each trial in MLflow."""
+    from cse_cli.searching import Afterwards, look, ls, search
     from cse_cli.tuning.asking import Wanted
-    from cse_cli.tuning.command import Afterwards, look, ls, search
     from cse_cli.tuning.space import Asked
 
     asked = Asked(param or (), range_ or (), choices or ())

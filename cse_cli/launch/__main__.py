@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from shutil import rmtree
 
-from cse_cli.launch.leaving import among_others, end_with_parent, listen
-from cse_cli.launch.place import Place, place
+from cse_cli.processes.leaving import among_others, end_with_parent, listen
+from cse_cli.processes.place import Place, place
 
 
 def main() -> None:

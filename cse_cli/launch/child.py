@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cse_cli.launch import leaving, lost
-from cse_cli.launch.group import joined
 from cse_cli.launch.handover import Handover
-from cse_cli.launch.place import Place
 from cse_cli.launch.screens import BegunScreen, RunLines
 from cse_cli.observer import Silent
+from cse_cli.processes import leaving, lost
+from cse_cli.processes.group import joined
+from cse_cli.processes.place import Place
 from cse_cli.running import execute
 from registry.errors import CseError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cse_cli.job import Job
-from cse_cli.launch.lost import LostRankError
+from cse_cli.processes.lost import LostRankError
 from cse_cli.results import Result
 from registry.errors import CseError
 

@@ -17,7 +17,7 @@ from threading import Lock
 
 from cse_cli.job import Job
 from cse_cli.launch.handover import Handover
-from cse_cli.launch.threads import environment
+from cse_cli.processes.threads import environment
 from cse_cli.results import Result
 from registry.errors import CseError, RunFailedError
 

@@ -24,8 +24,8 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from cse_cli.home import runs
 from cse_cli.job import Job
 from cse_cli.launch.handover import Handover
-from cse_cli.launch.leaving import PATIENT_SECONDS
-from cse_cli.launch.threads import VARIABLE, environment
+from cse_cli.processes.leaving import PATIENT_SECONDS
+from cse_cli.processes.threads import VARIABLE, environment
 from cse_cli.results import Result
 from cse_cli.tracking import Terminated
 from registry.errors import CseError, RunFailedError

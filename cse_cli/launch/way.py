@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
+from cse_cli.devices import worker_devices
 from cse_cli.job import Job
-from cse_cli.launch.place import place
-from cse_cli.study.workers import devices
+from cse_cli.processes.place import place
 from registry.errors import CseError
 
 
@@ -53,7 +53,7 @@ def way(jobs: Sequence[Job], device: str, processes: int | None, workers: int | 
         return Way(processes)
     if len(jobs) == 1:
         return Way(_shares(jobs[0], cuda_devices(device)))
-    places = devices("auto" if device == "cuda" else device, workers)[: len(jobs)]
+    places = worker_devices("auto" if device == "cuda" else device, workers)[: len(jobs)]
     return Way(places=tuple(places) if len(places) > 1 else ())
 
 

@@ -109,3 +109,8 @@ def find_parent(name: str, child: Path) -> Path | None:
 
 
 _ACTION = "`cse list recipes` shows all of them; a path must end in .toml"
+
+
+def recipe_name(asked: str) -> str:
+    """Return the bare name of a recipe that was asked for by name or by path."""
+    return name_of(Path(asked)) if asked.endswith(".toml") else asked

@@ -8,8 +8,7 @@ from collections.abc import Container, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from cse_cli.study.plan import Outcome, Plan
-from cse_cli.study.run import Failure
+from cse_cli.study.plan import Failure, Outcome, Plan
 from cse_cli.study.scores import values
 from cse_cli.study.tasks import Key
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from cse_cli.results import Result
 from cse_cli.study.cells import Cell, cells
 from cse_cli.study.load import load_study
-from cse_cli.study.run import Failure
 from cse_cli.study.schema import Study
 from cse_cli.study.tasks import Key, Task, finished, tasks
 
@@ -34,6 +33,19 @@ class Plan:
     def open(self) -> list[Task]:
         """What is to be run."""
         return [task for task in self.tasks if task.key not in self.before]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that could not be done.
+
+    Args:
+        message: Why, and what to do.
+    """
+
+    task: Task
+    message: str
+    exit_code: int
 
 
 @dataclass(frozen=True)

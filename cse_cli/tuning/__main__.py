@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from cse_cli import tracking
-from cse_cli.launch.leaving import end_with_parent
+from cse_cli.processes.leaving import end_with_parent
 from cse_cli.tuning.plan import Plan
 from cse_cli.tuning.tune import work
 from cse_cli.tuning.watching import Lines

@@ -13,7 +13,7 @@ from pathlib import Path
 import optuna
 
 from cse_cli.home import home
-from cse_cli.launch.threads import environment
+from cse_cli.processes.threads import environment
 from cse_cli.tuning import trials as words
 from cse_cli.tuning.plan import Plan, Watcher
 from registry.errors import CseError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import optuna
 
@@ -15,13 +15,15 @@ from cse_cli.tuning.plan import TRIALS, Plan
 from cse_cli.tuning.storage import Address, address, names
 from registry.errors import CseError, UnknownNameError, suggestion
 
+Study: TypeAlias = optuna.Study
+
 _IDENTITY: Final = "cse:identity"
 _PLAN: Final = "cse:plan"
 _BUDGET: Final = "cse:budget"
 _RUN: Final = "cse:run"
 
 
-def open_study(plan: Plan) -> optuna.Study:
+def open_study(plan: Plan) -> Study:
     """Open a plan's study, made where it is new; its budget becomes the plan's, where that has one.
 
     Raises:
@@ -47,7 +49,7 @@ def open_study(plan: Plan) -> optuna.Study:
     return study
 
 
-def load_study(storage: str | None, name: str) -> optuna.Study:
+def load_study(storage: str | None, name: str) -> Study:
     """Open a study that exists, to look at it.
 
     Raises:
@@ -70,7 +72,7 @@ def load_study(storage: str | None, name: str) -> optuna.Study:
     raise UnknownNameError(f"no study '{name}' in {place.shown}.{hint}", "`cse tune ls` lists studies")
 
 
-def stored_plan(study: optuna.Study, storage: str | None = None) -> Plan:
+def stored_plan(study: Study, storage: str | None = None) -> Plan:
     """Return the plan that a study was made with, kept at `storage`.
 
     Raises:
@@ -82,28 +84,28 @@ def stored_plan(study: optuna.Study, storage: str | None = None) -> Plan:
     return Plan.from_json(text, storage=storage, trials=budget(study))
 
 
-def budget(study: optuna.Study) -> int:
+def budget(study: Study) -> int:
     """Return how many trials a study is to have in all."""
     return int(study.user_attrs[_BUDGET])
 
 
-def recipe_hash(study: optuna.Study) -> str:
+def recipe_hash(study: Study) -> str:
     """Return the hash of the recipe that a study starts from."""
     return str(study.user_attrs[_IDENTITY]["recipe"])
 
 
-def metric(study: optuna.Study) -> str:
+def metric(study: Study) -> str:
     """Return the dev metric that a study maximises."""
     return str(study.user_attrs[_IDENTITY]["metric"])
 
 
-def run_of(study: optuna.Study) -> str | None:
+def run_of(study: Study) -> str | None:
     """Return the study's run in the tracking store."""
     run: Any = study.user_attrs.get(_RUN)
     return None if run is None else str(run)
 
 
-def set_run(study: optuna.Study, run_id: str) -> None:
+def set_run(study: Study, run_id: str) -> None:
     """Remember the study's run in the tracking store."""
     study.set_user_attr(_RUN, run_id)
 
@@ -115,7 +117,7 @@ def _demand_there(place: Address, plan: Plan) -> None:
         load_study(plan.storage, plan.name)
 
 
-def _fill(study: optuna.Study, plan: Plan, asked: dict[str, Any]) -> None:
+def _fill(study: Study, plan: Plan, asked: dict[str, Any]) -> None:
     """Write what a new study is about; the identity last, so that a kill before it is a study not yet made."""
     trials = study.get_trials(deepcopy=False)
     if any(words.OWN not in trial.user_attrs for trial in trials):
@@ -128,7 +130,7 @@ def _fill(study: optuna.Study, plan: Plan, asked: dict[str, Any]) -> None:
     study.set_user_attr(_IDENTITY, asked)
 
 
-def _enqueue_grid(study: optuna.Study, plan: Plan) -> None:
+def _enqueue_grid(study: Study, plan: Plan) -> None:
     every = sampling.grid(sampling.space(plan.knobs), budget(study))
     tried = [words.fixed(trial) for trial in study.get_trials(deepcopy=False)]
     for point in sampling.untried(every, tried):

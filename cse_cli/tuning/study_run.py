@@ -71,7 +71,7 @@ def record_confirmation(run_id: str, confirmation: Confirmation) -> list[str]:
 
 
 def _record_plots(tracker: tracking.Tracker, study: optuna.Study) -> list[str]:
-    from cse_cli.figures.tuning import draw  # matplotlib: only where a search has come to its end
+    from cse_cli.tuning.plots import draw  # matplotlib: only where a search has come to its end
 
     place = folder() / study.study_name
     try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import optuna
 
 from cse_cli import tracking
-from cse_cli.devices import choose
-from cse_cli.study.workers import devices
+from cse_cli.devices import choose, worker_devices
 from cse_cli.tuning import study_run
 from cse_cli.tuning import trials as words
 from cse_cli.tuning.identity import base, seeds
@@ -30,7 +29,7 @@ def tune(plan: Plan, watcher: Watcher) -> Outcome:
     study = open_study(plan)
     tracker = study_run.start(study, plan)
     run_id = None if tracker is None else tracker.run_id
-    places = tuple(devices(plan.device, plan.workers))
+    places = tuple(worker_devices(plan.device, plan.workers))
     before = len(words.settled(study.get_trials(deepcopy=False)))
     shown = address(plan.storage, plan.name).shown
     watcher.opened(Opened(plan.name, shown, before, budget(study), places, run_id))

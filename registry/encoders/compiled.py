@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from registry.types import Encoder
+
 Pass = Callable[[Any, Tensor, Tensor], Tensor]
 """model, vectors (B, L, W), mask → (B, L, D) or (B, D)."""
 
@@ -116,12 +118,10 @@ def compiled(model: Any) -> CompiledBlocks | None:
 
 def prepare(root: nn.Module, length: int, told: Callable[[str], None]) -> list[CompiledBlocks]:
     """Put `CompiledBlocks` beside the models of all encoders below `root`, not active yet; return them."""
-    from registry.encoders.transformer import TransformerEncoder
-
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, RECOMPILE_LIMIT)
     found = []
     for module in root.modules():
-        if isinstance(module, TransformerEncoder):
+        if isinstance(module, Encoder) and hasattr(module, "backbone"):
             found.append(CompiledBlocks(module.backbone, length, told))
             setattr(module.backbone, _KEY, found[-1])
     return found

@@ -8,7 +8,7 @@ import pytest
 
 from cse_cli.distribution import place, told
 from cse_cli.recipe.load import load
-from cse_cli.render_run import print_results
+from cse_cli.render.run import print_results
 from cse_cli.results import STS_TASKS, Result
 from registry import papers
 from registry.papers import Reproduction

@@ -10,9 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cse_cli import render_runs, tracking
+from cse_cli import tracking
 from cse_cli.commands import runs as command
-from cse_cli.render_runs import sparkline
+from cse_cli.render import runs as render_runs
+from cse_cli.render.runs import sparkline
 from cse_cli.tracking.buffer import Pending
 from cse_cli.tracking.store import Store
 from cse_cli.tracking.writes import Tags

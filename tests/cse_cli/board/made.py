@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from cse_cli.leaderboard import Asked, Found, blocks
-from cse_cli.render_leaderboard import FORMATS
+from cse_cli.render.leaderboard import FORMATS
 from cse_cli.results import STS_TASKS, PaperRow, Result, Versions
 
 IFCL = PaperRow(key="ifcl", table="sts_en", row="IFCL-BERT base")

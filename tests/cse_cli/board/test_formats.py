@@ -10,7 +10,7 @@ import pytest
 from cse_cli.board import wording
 from cse_cli.board.latex import escape
 from cse_cli.leaderboard import Asked, Found, blocks
-from cse_cli.render_leaderboard import FORMATS
+from cse_cli.render.leaderboard import FORMATS
 from tests.cse_cli.board.made import current, mini, result, tables, written
 
 NEAR = [result(seed, 71.57 + value) for seed, value in enumerate((-1.0, 0.0, 1.5))]

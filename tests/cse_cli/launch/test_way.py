@@ -10,9 +10,9 @@ import torch
 
 from cse_cli.devices import choose
 from cse_cli.job import Job
-from cse_cli.launch.group import own_device
-from cse_cli.launch.place import VARIABLES, Place, place
 from cse_cli.launch.way import Way, way
+from cse_cli.processes.group import own_device
+from cse_cli.processes.place import VARIABLES, Place, place
 from cse_cli.recipe.load import load
 from registry.errors import CseError
 from tests.cse_cli.running import cse

@@ -213,7 +213,7 @@ def test_what_another_process_has_is_waited_for(folder, run, store, monkeypatch)
         waited.append(len(runs(store)))
         held.__exit__(None, None, None)
 
-    monkeypatch.setattr("cse_cli.study.run.sleep", sleep)
+    monkeypatch.setattr("cse_cli.studying.run.sleep", sleep)
     code, _, err = run("tiny.toml")
     assert code == 0
     assert waited == [1], "the free one is done first"

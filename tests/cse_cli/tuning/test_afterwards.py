@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from cse_cli.recipe.load import load
-from cse_cli.render_tune import print_search, print_searches, write_json
-from cse_cli.render_tune_tables import UNBOUND, confirmed, short, trials
+from cse_cli.render.tune import print_search, print_searches, write_json
+from cse_cli.render.tune_tables import UNBOUND, confirmed, short, trials
 from cse_cli.tuning.confirm import best_of, found, fresh_seeds
 from cse_cli.tuning.found import Trial
 from cse_cli.tuning.save_best import Found, save

@@ -80,7 +80,7 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, monkeypatch):
     assert code == 0, err
     study = tune("ls")[1].splitlines()[1].split("\t")[0]
     with monkeypatch.context() as patch:
-        patch.setattr("cse_cli.render_tune_screen.TuneScreen.stepped", stopping(at=6))
+        patch.setattr("cse_cli.render.tune_screen.TuneScreen.stepped", stopping(at=6))
         code, _, err = tune("--best", study, "--confirm", 2)
     assert (code, err.splitlines()[-1]) == (130, f"stopped; cse tune --best {study} --confirm 2 goes on")
     begun = {run.name: run.run_id for run in list_runs()}

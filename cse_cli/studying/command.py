@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from cse_cli import tracking
 from cse_cli.completion import remember
-from cse_cli.devices import choose
+from cse_cli.devices import choose, worker_devices
 from cse_cli.jobs import Asked, seeds
-from cse_cli.launch.leaving import end_with_parent
-from cse_cli.render_study import StudyScreen, WorkerLines, print_outcomes, print_plans
+from cse_cli.processes.leaving import end_with_parent
+from cse_cli.render.study import StudyScreen, WorkerLines, print_outcomes, print_plans
 from cse_cli.study.documents import write_outcomes, write_plans, write_report
 from cse_cli.study.load import find_study
-from cse_cli.study.plan import Outcome, Plan, outcome, plan
-from cse_cli.study.run import Failure, Share
+from cse_cli.study.plan import Failure, Outcome, Plan, outcome, plan
 from cse_cli.study.tasks import Task
-from cse_cli.study.workers import Ended, devices, share
+from cse_cli.studying.run import Share
+from cse_cli.studying.workers import Ended, share
 from cse_cli.tracking.sync import sync
 from registry.errors import CseError
 
@@ -55,7 +55,7 @@ def _check(asked: Asked) -> None:
 def _run(asked: Asked, one: Plan) -> Outcome:
     with StudyScreen(one.asked) as screen:
         screen.planned(one)
-        places = devices(asked.device, asked.workers)
+        places = worker_devices(asked.device, asked.workers)
         try:
             ran, failures = _shared(asked, one, places, screen) if len(places) > 1 else _alone(one, places[0], screen)
         except (KeyboardInterrupt, tracking.Terminated):

@@ -8,13 +8,14 @@ from time import sleep
 
 import torch.distributed as dist
 
+from cse_cli.doing import plan_all, show
 from cse_cli.job import Job
-from cse_cli.jobs import Asked, jobs, plan_all, show
-from cse_cli.launch import lost
-from cse_cli.launch.group import is_first_refused, joined
-from cse_cli.launch.place import Place
+from cse_cli.jobs import Asked, jobs
 from cse_cli.launch.way import way
 from cse_cli.observer import Silent
+from cse_cli.processes import lost
+from cse_cli.processes.group import is_first_refused, joined
+from cse_cli.processes.place import Place
 from cse_cli.progress import Screen
 from cse_cli.running import execute
 from cse_cli.study.load import find_study

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cse_cli.render_run import print_results, shown_metrics, write_json
+from cse_cli.render.run import print_results, shown_metrics, write_json
 from cse_cli.results import Result
 from tests.cse_cli.tracking.stores import result
 

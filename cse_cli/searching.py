@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import optuna
-
 from cse_cli import tracking
 from cse_cli.completion import remember
-from cse_cli.render_tune import print_confirmation, print_search, print_searches, write_json
-from cse_cli.render_tune_screen import TuneScreen
+from cse_cli.render.tune import print_confirmation, print_search, print_searches, write_json
+from cse_cli.render.tune_screen import TuneScreen
 from cse_cli.tuning.asking import Wanted, planned
 from cse_cli.tuning.confirm import best_of, confirm, found
 from cse_cli.tuning.found import Search
 from cse_cli.tuning.save_best import demand_room, save
 from cse_cli.tuning.storage import folder
-from cse_cli.tuning.study import load_study
+from cse_cli.tuning.study import Study, load_study
 from cse_cli.tuning.study_run import record_confirmation
 from cse_cli.tuning.summary import every, find, keep, summary
 from cse_cli.tuning.tune import tune
@@ -94,7 +92,7 @@ def _demand_no_search(form: str, wanted: Wanted) -> None:
         raise CseError(f"{form} and --{said[0]} exclude each other: nothing is searched", f"leave out --{said[0]}")
 
 
-def _after(study: optuna.Study, storage: str | None, device: str, afterwards: Afterwards) -> None:
+def _after(study: Study, storage: str | None, device: str, afterwards: Afterwards) -> None:
     if afterwards.confirm is not None:
         _confirm(summary(study, storage), study, afterwards.confirm, device)
     result = summary(study, storage)
@@ -111,7 +109,7 @@ def _after(study: optuna.Study, storage: str | None, device: str, afterwards: Af
         sys.stderr.write(f"wrote {afterwards.save_best}\n")
 
 
-def _confirm(search: Search, study: optuna.Study, seeds: int, device: str) -> None:
+def _confirm(search: Search, study: Study, seeds: int, device: str) -> None:
     """Put the best values to the test, and keep what comes of it with the study and with its run."""
     with TuneScreen() as screen:
         try:
@@ -133,7 +131,7 @@ def figures_of(study: str) -> Path:
 
 def _figures(result: Search) -> Path | None:
     """Return where the figures are, drawn anew: a study may have gone on elsewhere."""
-    from cse_cli.figures.tuning import draw
+    from cse_cli.tuning.plots import draw
 
     return figures_of(result.study) if draw(result, figures_of(result.study)) else None
 

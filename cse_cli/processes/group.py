@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore  # torch.distributed has it, but not for a type checker
 from torch.distributed.rendezvous import rendezvous
 
-from cse_cli.launch import lost
-from cse_cli.launch.place import Place
+from cse_cli.processes import lost
+from cse_cli.processes.place import Place
 from registry.errors import CseError
 
 START_SECONDS = 600.0

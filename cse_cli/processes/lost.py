@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store  # torch.distributed has them, but not for a type checker
 
-from cse_cli.launch import leaving
-from cse_cli.launch.place import Place
+from cse_cli.processes import leaving
+from cse_cli.processes.place import Place
 from cse_cli.tracking.liveness import lives
 from registry.errors import CseError, RunFailedError
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cse_cli.render_evaluate import print_scores, write_json
+from cse_cli.render.evaluate import print_scores, write_json
 from cse_cli.scoring import Scored
 from cse_cli.tasks import tasks
 

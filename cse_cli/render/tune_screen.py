@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from cse_cli.devices import choose
 from cse_cli.observer import Started
 from cse_cli.progress import Screen
-from cse_cli.render_tune import seeds
-from cse_cli.render_tune_tables import shown
+from cse_cli.render.tune import seeds
+from cse_cli.render.tune_tables import shown
 from cse_cli.tuning.asking import Planned
 from cse_cli.tuning.plan import Ended, Opened, Outcome, Value
 from cse_cli.tuning.sampling import pruner_name

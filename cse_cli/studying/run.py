@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from time import sleep
 from typing import Protocol
@@ -13,24 +13,12 @@ from cse_cli.observer import Observer
 from cse_cli.results import Result
 from cse_cli.running import execute
 from cse_cli.study.claims import claim
+from cse_cli.study.plan import Failure
 from cse_cli.study.tasks import Task, failed_since, is_done, recorded, to_resume
 from registry.errors import CseError, RunFailedError, TrackingError
 
 POLL_SECONDS = 1.0
 """Between two looks at claims that other processes hold."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A run that could not be done.
-
-    Args:
-        message: Why, and what to do.
-    """
-
-    task: Task
-    message: str
-    exit_code: int
 
 
 class Watcher(Observer, Protocol):

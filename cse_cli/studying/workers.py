@@ -13,9 +13,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-import torch
-
-from cse_cli.launch.threads import environment
+from cse_cli.processes.threads import environment
 
 Say = Callable[[str, str], None]
 """Is given the name of a worker and a line it wrote."""
@@ -32,13 +30,6 @@ class Ended:
     name: str
     code: int
     report: dict[str, Any] | None
-
-
-def devices(asked: str, workers: int | None) -> list[str]:
-    """Return the device of each worker: CUDA devices in turn where none is asked for."""
-    found = torch.cuda.device_count() if asked == "auto" and torch.cuda.is_available() else 0
-    count = workers or max(1, found)
-    return [f"cuda:{number % found}" for number in range(count)] if found > 1 else [asked] * count
 
 
 def share(arguments: Sequence[str], places: Sequence[str], say: Say) -> list[Ended]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cse_cli.render_tune_tables import UNBOUND, confirmed, shown, signed, trials
+from cse_cli.render.tune_tables import UNBOUND, confirmed, shown, signed, trials
 from cse_cli.tuning.found import Confirmation, Search, State, Value
 from cse_cli.tuning.verdict import told, verdict
 

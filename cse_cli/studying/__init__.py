@@ -1,0 +1,1 @@
+"""Doing a study: its runs one after the other here, or shared among processes."""
