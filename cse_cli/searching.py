@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from cse_cli import tracking
 from cse_cli.completion import remember
+from cse_cli.devices import worker_devices
 from cse_cli.render.tune import print_confirmation, print_search, print_searches, write_json
 from cse_cli.render.tune_screen import TuneScreen
 from cse_cli.tuning.asking import Wanted, planned
@@ -54,7 +56,7 @@ def search(wanted: Wanted, afterwards: Afterwards) -> None:
         screen.ended(outcome)
     study = load_study(wanted.storage, outcome.name)
     best_of(summary(study, wanted.storage))
-    _after(study, wanted.storage, wanted.device, afterwards)
+    _after(study, wanted, afterwards)
 
 
 def look(name: str, wanted: Wanted, afterwards: Afterwards) -> None:
@@ -63,13 +65,13 @@ def look(name: str, wanted: Wanted, afterwards: Afterwards) -> None:
     Raises:
         CseError: There is no such study, nothing in it came to its end, or options say what to search.
     """
-    _demand_no_search("--best", wanted)
+    _demand_no_search("--best", wanted if afterwards.confirm is None else replace(wanted, workers=None))
     if wanted.recipe is not None:
         raise CseError("--best looks at a study, which knows its recipe", f"leave out '{wanted.recipe}'")
     study = find(name, wanted.storage)
     if afterwards.save_best is not None:
         demand_room(afterwards.save_best, study.study_name)
-    _after(study, wanted.storage, wanted.device, afterwards)
+    _after(study, wanted, afterwards)
 
 
 def ls(wanted: Wanted, afterwards: Afterwards) -> None:
@@ -92,10 +94,11 @@ def _demand_no_search(form: str, wanted: Wanted) -> None:
         raise CseError(f"{form} and --{said[0]} exclude each other: nothing is searched", f"leave out --{said[0]}")
 
 
-def _after(study: Study, storage: str | None, device: str, afterwards: Afterwards) -> None:
+def _after(study: Study, wanted: Wanted, afterwards: Afterwards) -> None:
     if afterwards.confirm is not None:
-        _confirm(summary(study, storage), study, afterwards.confirm, device)
-    result = summary(study, storage)
+        places = worker_devices(wanted.device, wanted.workers)
+        _confirm(summary(study, wanted.storage), study, afterwards.confirm, places)
+    result = summary(study, wanted.storage)
     if afterwards.save_best is not None:
         best = best_of(result)
         save(afterwards.save_best, found(result, best), result, best, _today())
@@ -109,11 +112,11 @@ def _after(study: Study, storage: str | None, device: str, afterwards: Afterward
         sys.stderr.write(f"wrote {afterwards.save_best}\n")
 
 
-def _confirm(search: Search, study: Study, seeds: int, device: str) -> None:
+def _confirm(search: Search, study: Study, seeds: int, places: Sequence[str]) -> None:
     """Put the best values to the test, and keep what comes of it with the study and with its run."""
     with TuneScreen() as screen:
         try:
-            came = confirm(search, seeds, device, screen)
+            came = confirm(search, seeds, places, screen)
         except (KeyboardInterrupt, tracking.Terminated):
             screen.left_confirming(search.study, seeds)
             raise

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +54,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
         else:
             monkeypatch.delenv(variable, raising=False)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Draw the same numbers whichever tests ran before."""
+    random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture

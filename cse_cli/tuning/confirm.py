@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Protocol
 
 from cse_cli.compare.metrics import shared, value
 from cse_cli.compare.seeds import Paired, paired
 from cse_cli.job import Below, Job
+from cse_cli.launch.spread import spread
 from cse_cli.observer import Observer
 from cse_cli.recipe.load import load
 from cse_cli.results import Result
@@ -31,6 +32,31 @@ class Watcher(Observer, Protocol):
 
     def confirms(self, what: str, seed: int, number: int, total: int) -> None:
         """A run of a confirmation begins."""
+
+    def heard(self, worker: str, line: str) -> None:
+        """One of several runs at once has written a line."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One of the runs that are compared.
+
+    Args:
+        number: Its place among them.
+        side: Whose values it has.
+    """
+
+    number: int
+    side: str
+    job: Job
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.job.loaded.recipe.hash(), self.job.seed
+
+    def taken_up(self) -> _Run:
+        """Return it with the run that it goes on with, where one was killed."""
+        return replace(self, job=replace(self.job, resume=_unfinished(self.job)))
 
 
 def best_of(search: Search) -> Trial:
@@ -79,7 +105,7 @@ def fresh_seeds(search: Search, wanted: int) -> list[int]:
     return list(islice((seed for seed in count() if seed not in search.seeds), wanted))
 
 
-def confirm(search: Search, seeds: int, device: str, watcher: Watcher) -> Confirmation:
+def confirm(search: Search, seeds: int, places: Sequence[str], watcher: Watcher) -> Confirmation:
     """Run the recipe with its own values and with the best ones, all of it and in full, and compare them seed by seed.
 
     Runs that the tracking store has are not repeated.
@@ -87,7 +113,7 @@ def confirm(search: Search, seeds: int, device: str, watcher: Watcher) -> Confir
     Args:
         search: What was found.
         seeds: How many.
-        device: As `cse_cli.devices.choose` takes it.
+        places: Devices, as many as runs are to be done at once.
         watcher: Is told of the runs.
 
     Raises:
@@ -98,8 +124,8 @@ def confirm(search: Search, seeds: int, device: str, watcher: Watcher) -> Confir
         raise CseError("the recipe's own values are the best: there is no gain to confirm", "search on with --trials")
     wanted = fresh_seeds(search, seeds)
     sides = {"own": found(search), "found": found(search, best)}
-    jobs = [(f"{side} values", _job(search, side, which, seed)) for seed in wanted for side, which in sides.items()]
-    results = _run([(what, replace(job, device=device)) for what, job in jobs], watcher)
+    each = [(side, _job(search, side, which, seed)) for seed in wanted for side, which in sides.items()]
+    results = _results([_Run(number, side, job) for number, (side, job) in enumerate(each, 1)], places, watcher)
     pairs = list(zip(results[0::2], results[1::2], strict=True))
     return Confirmation(trial=best.number, values=best.values, main=search.metric, paired=_compared(search, pairs))
 
@@ -111,16 +137,20 @@ def _job(search: Search, side: str, which: Found, seed: int) -> Job:
     return Job(loaded, seed, below=below)
 
 
-def _run(jobs: Sequence[tuple[str, Job]], watcher: Watcher) -> list[Result]:
-    known = finished((job.loaded.recipe.hash(), job.seed) for _, job in jobs)
-    done: list[Result] = []
-    for number, (what, job) in enumerate(jobs, 1):
-        result = known.get((job.loaded.recipe.hash(), job.seed))
-        if result is None:
-            watcher.confirms(what, job.seed, number, len(jobs))
-            result = resumed(replace(job, resume=_unfinished(job)), watcher)
-        done.append(result)
-    return done
+def _results(runs: Sequence[_Run], places: Sequence[str], watcher: Watcher) -> list[Result]:
+    """Return the results of all runs, in order; those that the tracking store does not have are done now."""
+    done = finished(run.key for run in runs)
+    left = [run.taken_up() for run in runs if run.key not in done]
+    at_once = len(places) > 1 and len(left) > 1
+    ended = spread([run.job for run in left], places, watcher.heard) if at_once else [None] * len(left)
+    for run, result in zip(left, ended, strict=True):
+        if isinstance(result, CseError) and (run.job.resume is None or result.exit_code != CseError.exit_code):
+            raise result
+        if not isinstance(result, Result):  # one after the other, or what it was to take up cannot go on
+            watcher.confirms(f"{run.side} values", run.job.seed, run.number, len(runs))
+            result = resumed(replace(run.job, device=places[0]), watcher)
+        done[run.key] = result
+    return [done[run.key] for run in runs]
 
 
 def _unfinished(job: Job) -> RunFolder | None:

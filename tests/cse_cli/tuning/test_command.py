@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.observer import Silent
 from cse_cli.recipe.load import load
+from cse_cli.running import execute
 from cse_cli.tracking.reader import details, finished_results, list_runs
 from cse_cli.tuning.found import Search
 from tests.cse_cli.running import cse
@@ -103,7 +105,7 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, monkeypatch):
     recorded = details(parent.run_id)
     assert (recorded.run.status, recorded.metrics["confirmation/seeds"]) == ("FINISHED", 2.0)
 
-    # It is remembered, its runs are not repeated, and more seeds add only theirs.
+    # It is remembered, and its runs are not repeated.
     code, out, err = tune("--best", study, "--confirm", 2)
     assert (code, err) == (0, "")
     code, out, _ = tune("--best", study, "--json")
@@ -111,6 +113,21 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, monkeypatch):
     assert document["confirmation"]["paired"]["dev.spearman"]["seeds"] == [0, 1]
     assert document["verdict"].startswith(("confirmed: ", "not confirmed: "))
     assert document["confirmed"] == document["verdict"].startswith("confirmed")
+
+    # Another seed adds only its own runs, here at once.
+    given = []
+
+    def spread(jobs, places, _heard):
+        given.extend((job.below.name, job.seed, len(places)) for job in jobs)
+        return [execute(job, Silent()) for job in jobs]
+
+    monkeypatch.setattr("cse_cli.tuning.confirm.spread", spread)
+    code, _, err = tune("--best", study, "--confirm", 3, "--workers", 2)
+    assert code == 0, err
+    assert given == [(f"{side}, seed 2 of {study}", 2, 2) for side in ("own", "found")]
+    assert len(finished_results()) == 6
+    code, _, err = tune("--best", study, "--workers", 2)
+    assert (code, "leave out --workers" in err) == (2, True)
 
 
 def stopping(at):
