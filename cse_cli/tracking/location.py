@@ -16,9 +16,7 @@ def uri() -> str:
     """Return `MLFLOW_TRACKING_URI`, else the one database in the state directory, by its absolute path."""
     if address := os.environ.get("MLFLOW_TRACKING_URI"):
         return address
-    # SQLAlchemy decodes "%" and starts its options at "?"; both may stand in a path.
-    path = str(home() / "mlflow.db").replace("%", "%25").replace("?", "%3F")
-    return f"sqlite:///{path}"
+    return of_database(home() / "mlflow.db")
 
 
 def experiment() -> str:
@@ -34,6 +32,12 @@ def artifacts() -> Path:
 def is_remote(address: str) -> bool:
     """Return whether a server answers at this address, and so keeps the artifacts itself."""
     return address.startswith(("http://", "https://"))
+
+
+def of_database(file: Path) -> str:
+    """Return the address of an sqlite store."""
+    # SQLAlchemy decodes "%" and starts its options at "?"; both may stand in a path.
+    return "sqlite:///" + str(file).replace("%", "%25").replace("?", "%3F")
 
 
 def database(address: str) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 import os
 import socket
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import TypeVar
+from uuid import uuid4
 
 from alembic.util.exc import CommandError
 from filelock import FileLock
@@ -110,10 +112,22 @@ def _open_locked(address: str) -> Store:
     lock.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(lock, timeout=_LOCK_SECONDS):
         if file is not None:
+            if not file.exists() or file.stat().st_size == 0:
+                _make(file)
             _check_file(file)
         else:
             within(PREFLIGHT_SECONDS, lambda: _check_server(address))
         return _open(address, location.artifacts().as_uri())
+
+
+def _make(file: Path) -> None:
+    """Make a database beside its place and put it there when it is whole: a half-made one is broken for good."""
+    for left in file.parent.glob(f"{glob.escape(file.name)}.new-*"):
+        left.unlink()
+    new = file.with_name(f"{file.name}.new-{uuid4().hex}")  # MLflow keeps what it has of a name it once had
+    _check_file(new)
+    MlflowClient(tracking_uri=location.of_database(new)).search_experiments(max_results=1)
+    new.replace(file)
 
 
 def _check_file(file: Path) -> None:

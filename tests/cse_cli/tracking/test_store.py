@@ -144,6 +144,22 @@ def test_a_lock_that_is_never_given_up_is_named(store: Store, home: Path, monkey
         open_store()
 
 
+def test_a_store_whose_making_was_cut_off_is_made_anew(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mlflow.store.db.utils._upgrade_db", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            open_store()
+    assert not (home / "mlflow.db").exists()
+    (left,) = home.glob("mlflow.db.new-*")
+    Path(f"{left}-journal").write_bytes(b"of the one that was cut off")
+    store = open_store()
+    assert store.client.get_experiment(store.experiment).name == "cse"
+    assert {path.name for path in home.glob("*.db*")} == {"mlflow.db", "mlflow.db.lock"}
+
+
 PROGRAM = """
 from cse_cli import tracking
 tracker = tracking.start("run", {"a": "1"}, {})

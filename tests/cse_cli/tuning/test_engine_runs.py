@@ -168,6 +168,9 @@ def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
     assert outcome.counts == {"complete": 3, "pruned": 0, "failed": 0}
     trials = load_study(None, "search").get_trials()
     assert trials[2].user_attrs["runs"] == trials[1].user_attrs["runs"]
+    assert [(run.name, run.tags["cse.trial"]) for run in below(parent)] == [
+        (f"trial {number} of search", str(number)) for number in (0, 2, 3)
+    ]  # trial 2 has repeated trial 1, and gone on with its run
     assert len(below(parent)) == 3
     assert not list(runs().glob("*/*.pt"))
     whole = tune(replace(asked, name="whole", storage=None), SilentWatcher())
