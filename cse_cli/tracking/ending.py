@@ -128,8 +128,7 @@ def ending(tracker: Tracker) -> Iterator[None]:
         raise
     finally:
         _active.remove(asked)
-        for each, action in previous.items():
-            signal.signal(each, action)
+        _put_back(previous)
     if asked.number is not None:  # it came after the last step: the run is finished, the process is to end
         raise asked.error()
 
@@ -144,3 +143,10 @@ def _installed(asked: _Asked) -> dict[signal.Signals, Any]:
     if callable(before):
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, asked.interrupting(before))
     return previous
+
+
+def _put_back(previous: dict[signal.Signals, Any]) -> None:
+    for each, action in previous.items():
+        # Ctrl-C is ignored where its own handler, which `interrupting` has called, said so: the process is leaving.
+        if each != signal.SIGINT or signal.getsignal(each) != signal.SIG_IGN:
+            signal.signal(each, action)

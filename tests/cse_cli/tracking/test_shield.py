@@ -140,3 +140,19 @@ def test_ctrl_c_that_comes_out_as_another_error_still_ends_the_block_as_killed()
     with pytest.raises(KeyboardInterrupt), ending(NullTracker()):
         writer_in_c()
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_handler_of_ctrl_c_that_ignores_the_next_one_is_obeyed() -> None:
+    """As in a process of several that leaves."""
+
+    def leave(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        with pytest.raises(KeyboardInterrupt), ending(NullTracker()):
+            ask(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
