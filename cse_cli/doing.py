@@ -69,7 +69,7 @@ def _at_once(queue: Sequence[Job], places: Sequence[str]) -> tuple[list[Result],
         ended = spread(queue, places, screen.heard)
         failed = [(job, one) for job, one in zip(queue, ended, strict=True) if isinstance(one, CseError)]
         for job, error in failed:
-            screen.failed(f"{job.loaded.name} seed {job.seed}", error)
+            screen.failed(job.name, error)
     return [one for one in ended if isinstance(one, Result)], failed[-1][1].exit_code if failed else 0
 
 
@@ -84,6 +84,6 @@ def _each(queue: Sequence[Job], act: Callable[[Job, Screen], Made]) -> tuple[lis
             except CseError as error:
                 if len(queue) == 1:
                     raise
-                screen.failed(f"{job.loaded.name} seed {job.seed}", error)
+                screen.failed(job.name, error)
                 code = error.exit_code
     return made, code

@@ -49,6 +49,11 @@ class Job:
     below: Below | None = None
     lean: bool = False
 
+    @property
+    def name(self) -> str:
+        """What a list of runs shows."""
+        return self.below.name if self.below else f"{self.loaded.name} seed {self.seed}"
+
 
 @dataclass(frozen=True)
 class Prepared:

@@ -144,9 +144,8 @@ def _open(job: Job) -> tracking.Tracker:
     if job.resume is not None:  # by another trial of a search, perhaps
         below = job.below or Below(None, "")
         return tracking.start(below.name, {}, below.tags, job.resume.run_id)
-    name = job.below.name if job.below else f"{job.loaded.name} seed {job.seed}"
     params, parent = recording.params(job.loaded.recipe.resolved()), job.below.parent if job.below else None
-    return tracking.start(name, params, recording.tags(job), parent=parent)
+    return tracking.start(job.name, params, recording.tags(job), parent=parent)
 
 
 def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer: Observer) -> Trainer | None:

@@ -64,7 +64,7 @@ class _Crew:
         place = self._free.get()
         try:
             with Handover.of(replace(job, device=place)) as handover:
-                code = self._wait(handover, place, f"{_named(job)} {place}")
+                code = self._wait(handover, place, f"{job.name} {place}")
                 return handover.result() or _error(handover, code)
         finally:
             self._free.put(place)
@@ -99,10 +99,6 @@ class _Crew:
             text=True,
             start_new_session=True,  # Ctrl-C reaches the parent alone, which ends each process once
         )
-
-
-def _named(job: Job) -> str:
-    return job.below.name if job.below else f"{job.loaded.name} seed {job.seed}"
 
 
 def _error(handover: Handover, code: int) -> CseError:
