@@ -47,7 +47,7 @@ def measured(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Return, for each of the four, value → seconds and tokens of a step."""
     from benchmarks.training import machine, material, measure
     from benchmarks.training.ours import Ours
-    from registry.checkpoints import quiet_transformers
+    from registry.models import quiet_transformers
 
     quiet_transformers()
     text, parallel = material.write_text(asked.text, folder, ROWS)

@@ -35,7 +35,8 @@ def command(arguments: list[str], repeats: int) -> tuple[float, float]:
 
 def start(dataset: str, model: str) -> tuple[float, int]:
     """Return the seconds from a recipe's `[data]` to the first batch of two views, and the rows of the text."""
-    from cse_cli.data import Batches, ViewPlan, open_text
+    from cse_cli.data.batches import Batches, ViewPlan
+    from cse_cli.data.sources import open_text
     from cse_cli.recipe.schema import Data
     from registry.vocabulary import HubVocabulary
 

@@ -101,8 +101,8 @@ def _components() -> Iterator[Check]:
 
 
 def _models() -> Iterator[Check]:
-    from registry.checkpoints import PRETRAINED
     from registry.hub import repositories
+    from registry.models import PRETRAINED
 
     if configured := os.environ.get("CSE_MODELS"):
         names = _model_names(Path(configured).expanduser())

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from cse_cli.data import ViewPlan
+from cse_cli.data.batches import ViewPlan
 from cse_cli.devices import Compute
 from cse_cli.embeddings import Embeddings
 from cse_cli.through import vectors_through

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from cse_cli.data import ViewPlan
+from cse_cli.data.batches import ViewPlan
 from cse_cli.devices import Compute
 from cse_cli.encoding import SentenceEncoder
 from cse_cli.ranks import from_first

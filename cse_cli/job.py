@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cse_cli.data import Batches, Text
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import Text
 from cse_cli.devices import Compute
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.resolve import Experiment

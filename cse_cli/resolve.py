@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from cse_cli.data import ViewPlan
+from cse_cli.data.batches import ViewPlan
 from cse_cli.method import BoundView, Method, Term
 from cse_cli.recipe.schema import Recipe, View
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES

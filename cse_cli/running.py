@@ -10,7 +10,8 @@ import torch
 
 from cse_cli import recording, tracking
 from cse_cli.cores import settle
-from cse_cli.data import Batches, Text, open_text
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import Text, open_text
 from cse_cli.devices import choose
 from cse_cli.evaluation import evaluate
 from cse_cli.home import home

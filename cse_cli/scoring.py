@@ -14,8 +14,8 @@ from cse_cli.recipe.schema import Evaluate
 from cse_cli.results import Scores
 from cse_cli.run_folder import model_of_run
 from cse_cli.tasks import Task
-from registry.checkpoints import locate
 from registry.encoders.saved import open_encoder
+from registry.models import locate
 
 
 @dataclass(frozen=True)

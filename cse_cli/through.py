@@ -11,7 +11,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-from cse_cli.data import ViewPlan
+from cse_cli.data.batches import ViewPlan
 from registry.encoders.sharing import modes_kept
 from registry.errors import CseError, MissingError
 from registry.types import Embedded, Encoded, Encoder, Sample, Tokens

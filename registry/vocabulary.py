@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from registry.checkpoints import load_tokenizer
 from registry.errors import CseError
+from registry.models import load_tokenizer
 from registry.tokens import Pieces, Sample, Tokens
 
 
@@ -69,7 +69,7 @@ class HubVocabulary:
     """The tokenizer of a model, loaded at first use; pickles as its name.
 
     Args:
-        model: Name or directory, as `registry.checkpoints.locate` takes it.
+        model: Name or directory, as `registry.models.locate` takes it.
     """
 
     def __init__(self, model: str) -> None:

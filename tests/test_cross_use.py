@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cse_cli.data import Batches, open_text
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import open_text
 from cse_cli.method import Method, Term
 from cse_cli.recipe.load import load
 from cse_cli.resolve import resolve

@@ -16,7 +16,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cse_cli.data import Batches, open_text
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import open_text
 from cse_cli.devices import Compute
 from cse_cli.recipe.load import load
 from cse_cli.resolve import resolve

@@ -28,7 +28,7 @@ from cse_cli.recipe.load import load
 from cse_cli.running import prepare
 from cse_cli.tracking import NullTracker
 from cse_cli.training.loop import Trainer
-from registry.checkpoints import quiet_transformers
+from registry.models import quiet_transformers
 from tests.shrunken import Small, small
 
 STEPS = 10

@@ -31,7 +31,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
 @contextmanager
 def setting(asked: argparse.Namespace, rows: int, dropout: float = 0.1) -> Iterator[Setting]:
     """Write a model and so many sentences; gone afterwards."""
-    from registry.checkpoints import quiet_transformers
+    from registry.models import quiet_transformers
 
     os.environ["TQDM_DISABLE"] = "1"
     quiet_transformers()

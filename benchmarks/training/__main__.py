@@ -133,7 +133,7 @@ def _quiet() -> None:
     os.environ["TQDM_DISABLE"] = "1"
     import datasets
 
-    from registry.checkpoints import quiet_transformers
+    from registry.models import quiet_transformers
 
     quiet_transformers()
     datasets.disable_progress_bars()

@@ -13,7 +13,7 @@ from benchmarks.training import agreement, memory, others
 from benchmarks.training.material import Setting
 from benchmarks.training.ours import Ours, sentences
 from benchmarks.training.timing import alternate
-from cse_cli.data import Batches
+from cse_cli.data.batches import Batches
 
 METHODS = ("simcse_en", "focal_infonce_en", "ifcl_en", "mocose_en", "conisi_s_en")
 

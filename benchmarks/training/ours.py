@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.training.clock import Clock
 from benchmarks.training.material import Setting
-from cse_cli.data import Batches
+from cse_cli.data.batches import Batches
 from cse_cli.job import Job
 from cse_cli.observer import Silent
 from cse_cli.recipe.load import LoadedRecipe, load

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from benchmarks.training.clock import Clock
 from benchmarks.training.material import Setting
 from benchmarks.training.ours import MANY, sentences
-from cse_cli.data import Batches
+from cse_cli.data.batches import Batches
 
 TEMPERATURE = 0.05
 RATE = 3e-5

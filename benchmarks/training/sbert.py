@@ -12,7 +12,7 @@ from benchmarks.training.clock import Clock
 from benchmarks.training.material import Setting
 from benchmarks.training.ours import MANY, sentences
 from benchmarks.training.plain import RATE, TEMPERATURE
-from cse_cli.data import Batches
+from cse_cli.data.batches import Batches
 
 
 class Sbert:

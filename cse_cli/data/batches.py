@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import torch
 
-from cse_cli.data.columns import Progress, TextColumn, TokenColumn
-from cse_cli.data.text import Text
+from cse_cli.data.sources import Text
+from cse_cli.data.tokens import Progress, TextColumn, TokenColumn
 from registry.errors import CseError
 from registry.types import Augmenter, Sample, Tokens, Vocabulary
 

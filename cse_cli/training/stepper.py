@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cse_cli.data import Batches
+from cse_cli.data.batches import Batches
 from cse_cli.devices import Compute
 from cse_cli.method import Method
 from cse_cli.recipe.schema import Train

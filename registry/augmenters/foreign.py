@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from registry.checkpoints import load_model
 from registry.encoders import backbone as split
+from registry.models import load_model
 from registry.tokens import Tokens
 
 

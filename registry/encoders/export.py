@@ -19,8 +19,8 @@ from typing import Any
 
 from torch import Tensor, tensor
 
-from registry.checkpoints import quiet_transformers
 from registry.encoders.pooling import Pooling, needs_all_states
+from registry.models import quiet_transformers
 
 MODULES = "modules.json"
 """File of an export by which sentence-transformers knows it."""

@@ -12,7 +12,6 @@ from typing import Any, cast, get_args
 
 from torch import Tensor
 
-from registry.checkpoints import load_tokenizer, locate
 from registry.encoders.adjusted import ADJUSTMENT, BASE, Adjusted
 from registry.encoders.export import OWN_FORMAT, SETTINGS
 from registry.encoders.fitting import TARGET
@@ -22,6 +21,7 @@ from registry.encoders.word_average import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, suggestion
 from registry.heads.fixed import FixedDense
 from registry.kinds import ENCODERS
+from registry.models import load_tokenizer, locate
 from registry.types import Encoder
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)

@@ -10,13 +10,13 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry.checkpoints import load_model
 from registry.encoders import backbone as split
 from registry.encoders.blocks import first_states, padded_states, run_blocks
 from registry.encoders.export import Layout, export_encoder
 from registry.encoders.pooling import Pooling, needs_all_states, pool
 from registry.errors import CseError
 from registry.kinds import ENCODERS
+from registry.models import load_model
 from registry.types import Encoded, Encoder, Head, Tokens, Tune
 from registry.vocabulary import HubVocabulary
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from registry.checkpoints import locate
 from registry.errors import CseError, MissingError
+from registry.models import locate
 from registry.types import Encoder
 
 _ENDINGS = ("pooler.dense.weight", "pooler.weight")

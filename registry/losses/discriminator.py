@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from registry.checkpoints import load_model
 from registry.encoders import backbone as split
 from registry.encoders.blocks import padded_states, run_blocks
 from registry.errors import CseError
+from registry.models import load_model
 from registry.tokens import Tokens
 
 

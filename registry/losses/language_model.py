@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from registry.checkpoints import EMBEDDINGS_ONLY, load_config, locate, quiet_transformers
 from registry.errors import CseError, MissingError
+from registry.models import EMBEDDINGS_ONLY, load_config, locate, quiet_transformers
 
 
 def load_language_model(model: str) -> tuple[Any, bool]:

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cse_cli.data import Batches, open_text
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.resolve import Experiment, resolve
 from cse_cli.step import StepState

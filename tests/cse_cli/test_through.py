@@ -7,7 +7,7 @@ import zlib
 import pytest
 import torch
 
-from cse_cli.data import ViewPlan
+from cse_cli.data.batches import ViewPlan
 from cse_cli.devices import choose
 from cse_cli.encoding import SentenceEncoder
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS

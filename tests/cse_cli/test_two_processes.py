@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_cli.data import Batches, open_text
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import open_text
 from cse_cli.method import Method
 from cse_cli.recipe.find import all_recipes
 from cse_cli.recipe.load import load

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from cse_cli.data import Batches
-from cse_cli.data.text import open_text
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import open_text
 from cse_cli.devices import choose
 from cse_cli.encoding import SentenceEncoder
 from cse_cli.recipe.load import load

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cse_cli.data import Batches
-from cse_cli.data.text import open_text
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.resolve import Experiment, resolve
 from cse_cli.step import StepState

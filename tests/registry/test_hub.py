@@ -42,7 +42,7 @@ def test_a_snapshot_without_weights_does_not_count(cache, monkeypatch):
 
 CODE = """
 import time
-from registry.checkpoints import locate
+from registry.models import locate
 from registry.errors import CseError
 began = time.monotonic()
 try:

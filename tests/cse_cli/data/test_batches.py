@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cse_cli.data import Batches, ViewPlan, open_text
+from cse_cli.data.batches import Batches, ViewPlan
+from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
 from registry.types import Augmenter

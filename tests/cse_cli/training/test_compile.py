@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_cli.data import Batches, open_text
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import open_text
 from cse_cli.devices import Compute, choose
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Train

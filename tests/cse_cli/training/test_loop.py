@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_cli.data import Batches, ViewPlan, open_text
+from cse_cli.data.batches import Batches, ViewPlan
+from cse_cli.data.sources import open_text
 from cse_cli.devices import choose
 from cse_cli.job import Job, Prepared
 from cse_cli.method import BoundView, Method, Term

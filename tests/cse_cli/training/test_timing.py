@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from cse_cli.data import Batches, open_text
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import open_text
 from cse_cli.devices import Compute, choose
 from cse_cli.method import Method
 from cse_cli.recipe.load import load

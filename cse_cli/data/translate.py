@@ -14,9 +14,9 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 
 from cse_cli import home
-from cse_cli.data.columns import Progress
 from cse_cli.data.scans import write_atomically
-from cse_cli.data.text import Text, open_text
+from cse_cli.data.sources import Text, open_text
+from cse_cli.data.tokens import Progress
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
 

@@ -2,8 +2,8 @@ import importlib.util
 
 import pytest
 
-from cse_cli import translator as module
-from cse_cli.translator import Settings, Translator
+from cse_cli.data import translator as module
+from cse_cli.data.translator import Settings, Translator
 from registry.errors import CseError
 from tests.cse_cli.seq2seq import SENTENCES, tiny_m2m100, tiny_marian, tiny_nllb, tiny_t5
 from tests.tiny import tiny_bert

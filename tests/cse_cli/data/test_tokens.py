@@ -3,8 +3,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cse_cli.data import columns, open_text
-from cse_cli.data.columns import CHUNK, TokenColumn, text_column, token_column
+from cse_cli.data import tokens as columns
+from cse_cli.data.sources import open_text
+from cse_cli.data.tokens import CHUNK, TokenColumn, text_column, token_column
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
 from tests.cse_cli.data.vocabularies import Words

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from registry import hub
-from registry.checkpoints import PRETRAINED, digest, load_config, load_model, load_tokenizer, local_names, locate
 from registry.errors import CseError, MissingError, UnknownNameError
+from registry.models import PRETRAINED, digest, load_config, load_model, load_tokenizer, local_names, locate
 from tests.tiny import tiny_bert
 
 
@@ -178,7 +178,7 @@ def test_shipped_models_stay_small():
 
 
 def test_importing_checkpoints_is_light(run_python):
-    out = run_python("import sys, registry.checkpoints; print(sorted({'torch', 'transformers'} & set(sys.modules)))")
+    out = run_python("import sys, registry.models; print(sorted({'torch', 'transformers'} & set(sys.modules)))")
     assert out.strip() == "[]"
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from cse_cli.devices import choose
-from registry.checkpoints import digest, load_config, load_tokenizer, locate, quiet_transformers
 from registry.errors import CseError, suggestion
+from registry.models import digest, load_config, load_tokenizer, locate, quiet_transformers
 
 _LANGUAGE = re.compile(r"^[a-z]{2,3}_[A-Za-z]{2,4}$")
 

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cse_cli.inventory import Checked, DatasetState
+from cse_cli.data.inventory import Checked, DatasetState
 
 if TYPE_CHECKING:  # imports torch, which listing does without
-    from cse_cli.translate import Translation
+    from cse_cli.data.translate import Translation
 
 SCHEMA_VERSION = 1
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from cse_cli import app as cli
-from cse_cli.commands import data as command
+from cse_cli.data import command
 from registry import catalogue
 from tests.cse_cli.seq2seq import tiny_t5
 from tests.forked import Forked

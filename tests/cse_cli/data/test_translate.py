@@ -1,10 +1,10 @@
 import pytest
 from filelock import FileLock
 
-from cse_cli import translate
-from cse_cli.data import open_text
+from cse_cli.data import translate
+from cse_cli.data.sources import open_text
+from cse_cli.data.translate import CHUNK, new_output, source_text, translate_text
 from cse_cli.recipe.schema import Data
-from cse_cli.translate import CHUNK, new_output, source_text, translate_text
 from registry.errors import CseError
 
 

@@ -28,8 +28,8 @@ def add(app: typer.Typer) -> None:
 
 def list_datasets(json_: AsJson = False) -> None:
     """List the catalogue: kind, language, rows of each split, and where they are found."""
-    from cse_cli.inventory import datasets
-    from cse_cli.render.data import print_datasets, write_datasets
+    from cse_cli.data.inventory import datasets
+    from cse_cli.data.view import print_datasets, write_datasets
 
     (write_datasets if json_ else print_datasets)(datasets())
 
@@ -39,8 +39,8 @@ def check(
     json_: AsJson = False,
 ) -> None:
     """Read data sets from end to end: row counts, columns, scores, digests. Exit 2 if one is wrong, 3 if missing."""
-    from cse_cli.inventory import check as read
-    from cse_cli.render.data import print_checked, write_checked
+    from cse_cli.data.inventory import check as read
+    from cse_cli.data.view import print_checked, write_checked
 
     checked = read(names or [])
     (write_checked if json_ else print_checked)(checked)
@@ -65,10 +65,10 @@ def translate(
     json_: AsJson = False,
 ) -> None:
     """Translate the column `text` and write a .tsv with columns `text` and `translation`; killed, it goes on."""
+    from cse_cli.data.translate import new_output, source_text, translate_text
+    from cse_cli.data.translator import Settings, Translator
+    from cse_cli.data.view import print_translation, write_translation
     from cse_cli.progress import Screen
-    from cse_cli.render.data import print_translation, write_translation
-    from cse_cli.translate import new_output, source_text, translate_text
-    from cse_cli.translator import Settings, Translator
 
     settings = Settings(model, prefix, source_language, target_language, beams, max_length)
     path = new_output(output, source, split, model)

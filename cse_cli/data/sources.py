@@ -9,8 +9,8 @@ from itertools import chain, islice
 from pathlib import Path
 
 from cse_cli import home
-from cse_cli.data.columns import VERSION, Progress, TextColumn, TokenColumn, text_column, token_column
 from cse_cli.data.scans import scan
+from cse_cli.data.tokens import VERSION, Progress, TextColumn, TokenColumn, text_column, token_column
 from cse_cli.recipe.schema import Data
 from registry import catalogue
 from registry.catalogue import FileSource, Source
