@@ -11,6 +11,7 @@ import torch
 from cse_cli import recording, tracking
 from cse_cli.cores import settle
 from cse_cli.data.batches import Batches
+from cse_cli.data.requirements import fetch, merged
 from cse_cli.data.sources import Text, open_text
 from cse_cli.devices import choose
 from cse_cli.evaluation import evaluate
@@ -25,6 +26,7 @@ from cse_cli.run_folder import RunFolder
 from cse_cli.tracking import tags
 from cse_cli.training import checkpoint
 from cse_cli.training.loop import Trainer, state_digest
+from registry import hub
 from registry.distributed import rank, world_size
 from registry.errors import RunFailedError
 
@@ -38,6 +40,9 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     recipe = job.loaded.recipe
     settle()
     compute = choose(job.device, recipe.train.precision)
+    hub.forget()
+    hub.pin(job.resume.commits if job.resume is not None else {})
+    after_first(lambda: fetch(merged([recipe]), observer.downloading))
     observer.preparing("building the method")
     experiment = resolve(recipe, job.seed)
     if recipe.train.steps == 0:
@@ -137,8 +142,10 @@ def _begin(prepared: Prepared) -> tuple[tracking.Tracker, RunFolder]:
     job, first = prepared.job, rank() == 0
     tracker = after_first(lambda: _open(job) if first else tracking.NullTracker())
     tracker.run_id = from_first(lambda: tracker.run_id)
-    resolved = job.loaded.recipe.resolved()
-    return tracker, job.resume or RunFolder(tracker.run_id, job.loaded.name, job.loaded.path.absolute(), resolved)
+    if job.resume is not None:
+        return tracker, job.resume
+    source, resolved = job.loaded.path.absolute(), job.loaded.recipe.resolved()
+    return tracker, RunFolder(tracker.run_id, job.loaded.name, source, resolved, hub.used())
 
 
 def _open(job: Job) -> tracking.Tracker:

@@ -67,14 +67,15 @@ def download(
     json_: AsJson = False,
 ) -> None:
     """Download data sets and models from where the catalogue says, and check them; what is here already stays."""
-    from cse_cli.data.requirements import fetch, named, of_recipes
+    from cse_cli.data.requirements import fetch, merged, named
     from cse_cli.data.view import print_availability, write_availability
     from cse_cli.progress import Screen
+    from cse_cli.recipe.load import load
     from registry.errors import CseError
 
     if not names and not for_:
         raise CseError("nothing to download", "name data sets or models, or give --for RECIPE")
-    wanted = [*named(names or []), *of_recipes(for_ or [])]
+    wanted = [*named(names or []), *merged(load(name).recipe for name in for_ or [])]
     with Screen() as screen:
         got = fetch(wanted, screen.downloading, force=force)
     (write_availability if json_ else print_availability)(got)
@@ -90,13 +91,14 @@ def pack(
 
     from cse_cli.data.pack import archived
     from cse_cli.data.pack import pack as write
-    from cse_cli.data.requirements import fetch, of_recipes
+    from cse_cli.data.requirements import fetch, merged
     from cse_cli.data.view import print_packed, write_packed
     from cse_cli.progress import Screen
+    from cse_cli.recipe.load import load
 
     archive = Path(output or f"{Path(recipes[0]).stem}.tar").expanduser()
     with Screen() as screen:
-        here = fetch(of_recipes(recipes), screen.downloading)
+        here = fetch(merged(load(name).recipe for name in recipes), screen.downloading)
         packed = write(archived([path for one in here for path in one.paths]), recipes, archive, screen.downloading)
     (write_packed if json_ else print_packed)(packed, f"cse data unpack {archive.name}")
 

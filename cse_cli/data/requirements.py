@@ -5,19 +5,21 @@ Told before the first download and the first token: one list of all that is miss
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.filesize import decimal
 
-from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Part, Recipe
-from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES, catalogue, hub, models
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES, catalogue, hub, models, transfer
+from registry.catalogue import hub_sets
 from registry.catalogue.entries import ALL
-from registry.core import Registry
+from registry.catalogue.find import own_file
+from registry.core import Entry, Registry
 from registry.errors import CseError, MissingError
 
 Kind = Literal["model", "dataset", "file"]
@@ -104,13 +106,23 @@ def _of_training(recipe: Recipe) -> Iterator[Requirement]:
 
 def _of_parts(recipe: Recipe) -> Iterator[Requirement]:
     for place, registry, part in _parts(recipe):
-        parameters: dict[str, Any] = part.params
-        for parameter, mark in registry[part.name].resources.items():
-            value = parameters.get(parameter)
-            for name in value if isinstance(value, list | tuple) else [value] if value is not None else []:
-                named = EVALUATED if name == mark.evaluated else str(name)
-                split = str(parameters.get("split", ALL)) if mark.kind == "dataset" else ""
-                yield Requirement(mark.kind, named, split, (f"{place}.{parameter}",))
+        yield from of_part(place, registry[part.name], part.params)
+
+
+def of_part(place: str, entry: Entry[Any], parameters: Mapping[str, Any]) -> Iterator[Requirement]:
+    """Yield what one component names, as its signature declares.
+
+    Args:
+        place: Dotted place in the recipe.
+        entry: The component.
+        parameters: All of its parameters.
+    """
+    for parameter, mark in entry.resources.items():
+        value = parameters.get(parameter)
+        for name in value if isinstance(value, list | tuple) else [value] if value is not None else []:
+            named = EVALUATED if name == mark.evaluated else str(name)
+            split = str(parameters.get("split", ALL)) if mark.kind == "dataset" else ""
+            yield Requirement(mark.kind, named, split, (f"{place}.{parameter}",))
 
 
 def _parts(recipe: Recipe) -> Iterator[tuple[str, Registry[Any], Part]]:
@@ -130,17 +142,13 @@ def _parts(recipe: Recipe) -> Iterator[tuple[str, Registry[Any], Part]]:
         yield f"evaluators.{key}", EVALUATORS, evaluator
 
 
-def of_recipes(names: Sequence[str]) -> list[Requirement]:
-    """Return what recipes need, each once.
-
-    Raises:
-        CseError: One of them is not valid.
-    """
-    found: dict[tuple[Kind, str, str], Requirement] = {}
-    for name in names:
-        for one in requirements(load(name).recipe):
-            found.setdefault((one.kind, one.name, one.split), one)
-    return list(found.values())
+def merged(recipes: Iterable[Recipe]) -> list[Requirement]:
+    """Return what several recipes need, each once, with all the places that name it."""
+    found: dict[tuple[Kind, str, str], list[str]] = {}
+    for recipe in recipes:
+        for one in requirements(recipe):
+            found.setdefault((one.kind, one.name, one.split), []).extend(one.wanted_by)
+    return [Requirement(*key, tuple(dict.fromkeys(places))) for key, places in found.items()]
 
 
 def named(names: Sequence[str]) -> list[Requirement]:
@@ -161,6 +169,70 @@ def named(names: Sequence[str]) -> list[Requirement]:
     return found
 
 
+def availability(wanted: Requirement, *, ask_hub: bool = False) -> Availability:
+    """Return whether a requirement is met, from where it can be had, or why not.
+
+    Args:
+        wanted: What is asked for.
+        ask_hub: Whether the hub may be asked for what no catalogue knows; otherwise nothing goes over the network.
+    """
+    try:
+        return _LOOK[wanted.kind](wanted, ask_hub)
+    except CseError as error:
+        return Availability(wanted, "missing", problem=error.message, action=error.next_action or "")
+
+
+def _model(wanted: Requirement, ask_hub: bool) -> Availability:
+    state = models.model_state(wanted.name, ask_hub=ask_hub and models.known(wanted.name) is None)
+    licence = state.licence or ""
+    if state.path is not None:
+        return Availability(wanted, "here", str(state.path), (state.path,), 0, licence)
+    if state.repository is None:
+        models.locate(wanted.name)  # says what is wrong with the path
+    assert state.repository is not None
+    return Availability(wanted, "fetchable", _hub_name(state.repository), (), state.bytes, licence)
+
+
+def _dataset(wanted: Requirement, ask_hub: bool) -> Availability:
+    if wanted.name.startswith(hub_sets.PREFIX):
+        return _hub_set(wanted, ask_hub)
+    found = catalogue.find(wanted.name, wanted.split)
+    licence = catalogue.entry(wanted.name).licence
+    if found is not None:
+        origin, source = found
+        return Availability(wanted, "here", origin if origin == "generated" else source.where, source.paths, 0, licence)
+    states = [catalogue.state(*root) for root in catalogue.roots(wanted.name, wanted.split)]
+    lacking = [state for state in states if state.origin is None]
+    for state in lacking:
+        if not state.sources:
+            catalogue.locate(state.name, state.split)  # says what to do
+    files = {(state.sources[0], state.files): state.bytes for state in lacking}
+    size = sum(size or 0 for size in files.values()) if all(files.values()) else None
+    return Availability(wanted, "fetchable", ", ".join(dict.fromkeys(state.sources[0] for state in lacking)), (), size, licence)
+
+
+def _hub_set(wanted: Requirement, ask_hub: bool) -> Availability:
+    state = hub_sets.state(wanted.name, wanted.split, ask_hub=ask_hub)
+    if state.paths:
+        return Availability(wanted, "here", state.where, state.paths, 0)
+    return Availability(wanted, "fetchable", state.where, (), state.bytes)
+
+
+def _file(wanted: Requirement, _: bool) -> Availability:
+    path = own_file(wanted.name)
+    if path is None:
+        how = f"make it: {wanted.command}" if wanted.command else "put it into the current folder, or below $CSE_DATA"
+        return Availability(wanted, "missing", problem=f"no file {wanted.name}", action=how)
+    return Availability(wanted, "here", str(path), (path,), 0)
+
+
+_LOOK = {"model": _model, "dataset": _dataset, "file": _file}
+
+
+def _hub_name(repository: hub.Repository) -> str:
+    return f"hf:{repository.id}@{repository.revision[:12]}"
+
+
 def fetch(wanted: Sequence[Requirement], told: Told, *, force: bool = False) -> list[Availability]:
     """Return everything wanted, all of it here: what is not is downloaded.
 
@@ -173,7 +245,7 @@ def fetch(wanted: Sequence[Requirement], told: Told, *, force: bool = False) -> 
         MissingError: Something can be had from nowhere; told, with everything else that is missing, before the first
             download.
     """
-    found = [availability(one) for one in wanted]
+    found = [availability(one, ask_hub=True) for one in wanted]
     if any(one.state == "fetchable" for one in found) and (reason := hub.unreachable()):
         found = [_refused(one, reason) for one in found]
     if missing := [one for one in found if one.state == "missing"]:
@@ -183,3 +255,41 @@ def fetch(wanted: Sequence[Requirement], told: Told, *, force: bool = False) -> 
             if one.state == "fetchable" or force:
                 _download(one.requirement, force)
     return [availability(one) for one in wanted]
+
+
+def _refused(one: Availability, reason: str) -> Availability:
+    if one.state != "fetchable":
+        return one
+    action = "`cse data pack` on a machine that reaches the network makes an archive of what a recipe needs"
+    return replace(one, state="missing", problem=f"not on this machine, and {reason}", action=action)
+
+
+def _told_missing(missing: Sequence[Availability], fetchable: Sequence[Availability]) -> tuple[str, str]:
+    """Return message and next action for all that is missing."""
+    if len(missing) == 1 and not fetchable:
+        one = missing[0]
+        return f"{one.requirement.title}: {one.problem}", one.action
+    lines = []
+    for one in missing:
+        size = f" ({decimal(one.bytes)})" if one.bytes else ""
+        lines.append(f"\n  {one.requirement.title}{size}: {one.problem}\n      → {one.action}")
+    noun = "1 thing" if len(missing) == 1 else f"{len(missing)} things"
+    also = f"\n  ({download_size(fetchable)} would be downloaded)" if fetchable else ""
+    return f"{noun} that the run needs cannot be had:{''.join(lines)}{also}", "nothing was downloaded"
+
+
+def download_size(found: Sequence[Availability]) -> str:
+    """Return how much there is to download, in words; archives that several data sets share count once."""
+    sizes = {(one.origin, one.bytes): one.bytes for one in found if one.state == "fetchable"}
+    known = sum(size for size in sizes.values() if size is not None)
+    more = "" if all(size is not None for size in sizes.values()) else " and what has no known size"
+    return f"{decimal(known)}{more}"
+
+
+def _download(wanted: Requirement, force: bool) -> None:
+    if wanted.kind == "model":
+        models.locate(wanted.name, force=force)
+    elif wanted.name.startswith(hub_sets.PREFIX):
+        hub_sets.fetch(wanted.name, wanted.split, force=force)
+    elif wanted.kind == "dataset":
+        (partial(catalogue.fetch, force=True) if force else catalogue.locate)(wanted.name, wanted.split)

@@ -68,6 +68,19 @@ def print_availability(found: Sequence[Availability]) -> None:
     _print(("what", "state", "to fetch", "where", "licence", "wanted by"), rows)
 
 
+def print_requirements(found: Sequence[Availability]) -> None:
+    """Print the same, then how much there is to download and what to do about the rest."""
+    from cse_cli.data.requirements import download_size
+
+    print_availability(found)
+    for one in found:
+        if one.state == "missing":
+            sys.stderr.write(f"missing: {one.requirement.title}: {one.problem}\n  → {one.action}\n")
+    counts = {state: sum(one.state == state for one in found) for state in ("here", "fetchable", "missing")}
+    fetched = f" ({download_size(found)})" if counts["fetchable"] else ""
+    sys.stderr.write(f"{counts['here']} here, {counts['fetchable']} to download{fetched}, {counts['missing']} missing\n")
+
+
 def write_availability(found: Sequence[Availability]) -> None:
     """Write one JSON document of all requirements."""
     _write({"requirements": [{**asdict(one), "paths": [str(path) for path in one.paths]} for one in found]})
