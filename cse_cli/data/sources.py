@@ -13,7 +13,7 @@ from cse_cli.data.scans import scan
 from cse_cli.data.tokens import VERSION, Progress, TextColumn, TokenColumn, text_column, token_column
 from cse_cli.recipe.schema import Data
 from registry import catalogue
-from registry.catalogue import FileSource, Source
+from registry.catalogue import Source, own_source
 from registry.errors import CseError
 from registry.tokens import Vocabulary
 
@@ -37,7 +37,7 @@ class Text:
     @property
     def fingerprint(self) -> str:
         """Digest of the content, the limit and how columns are read."""
-        layout = [(s.columns, s.header, s.source) if isinstance(s, FileSource) else s.columns for s in self.sources]
+        layout = [source.columns for source in self.sources]
         identity = repr((list(self.digests.values()), layout, self.rows))
         return hashlib.sha256(identity.encode()).hexdigest()
 
@@ -77,9 +77,8 @@ def open_text(data: Data, columns: set[str]) -> Text:
     digests, rows = {}, 0
     for name, source in sources.items():
         _require(data, name, source, columns)
-        counted = scan(source)
-        rows += catalogue.checked(source, counted.rows)
-        digests[name] = counted.digest
+        counted, digests[name] = scan(source)
+        rows += source.check(counted)
     if rows == 0:
         raise CseError(f"{data.file}: no sentences", "one sentence a line")
     found = tuple(sources.values())
@@ -104,12 +103,7 @@ def _own(path: Path) -> Source:
     """Return the user's file as a source."""
     if not path.is_file():
         raise CseError(f"{path}: no such file", "`[data] file` is a path to a .txt or .tsv, plain or .gz")
-    kind = catalogue.file_format(path)
-    if kind == ".txt":
-        return FileSource((path,), ("text",))
-    if kind == ".tsv":
-        return FileSource((path,), catalogue.header(path))
-    raise CseError(f"{path}: training text is a .txt or a .tsv file", "convert it to .tsv with a header")
+    return own_source(path)
 
 
 def _require(data: Data, name: str, source: Source, columns: set[str]) -> None:
