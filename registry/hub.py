@@ -502,7 +502,7 @@ def _ways_out(repository: Repository) -> str:
         asked += " --repo-type dataset"
         own = "put the files below a folder that $CSE_DATA names"
     else:
-        own = f"set model to a directory, or $CSE_MODELS to a folder that holds {repository.id.rpartition('/')[2]!r}"
+        own = f"set model to a directory, or $CSE_MODELS to a folder that holds {repository.id!r}"
     return (
         f"one of: (1) {own}; "
         f"(2) run `hf download {repository.id}{asked}` on a connected machine and copy its cache; "
