@@ -61,9 +61,7 @@ class Repository:
     @property
     def folder(self) -> Path:
         """Where the hub's cache keeps it."""
-        from huggingface_hub import constants
-
-        return Path(constants.HF_HUB_CACHE) / f"{self.kind}s--{self.id.replace('/', '--')}"
+        return cache_folder() / f"{self.kind}s--{self.id.replace('/', '--')}"
 
     @property
     def page(self) -> str:
@@ -308,11 +306,16 @@ def fetch(
     return _snapshot(repository)
 
 
-def repositories(kind: Kind = "model") -> list[str]:
-    """Return the repositories in the hub's local cache."""
+def cache_folder() -> Path:
+    """Return the hub's local cache, `$HF_HOME/hub` unless it is set otherwise."""
     from huggingface_hub import constants
 
-    folders = Path(constants.HF_HUB_CACHE).glob(f"{kind}s--*")
+    return Path(constants.HF_HUB_CACHE)
+
+
+def repositories(kind: Kind = "model") -> list[str]:
+    """Return the repositories in the hub's local cache."""
+    folders = cache_folder().glob(f"{kind}s--*")
     return sorted(folder.name.removeprefix(f"{kind}s--").replace("--", "/") for folder in folders)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from registry import hub
 from registry.errors import CseError, MissingError, suggestion
 from registry.hub import Repository
+from registry.paths import state_directory
 
 PRETRAINED = Path(__file__).parent / "pretrained"
 """Models shipped with the package."""
@@ -249,9 +250,14 @@ def local_names() -> list[str]:
     return sorted(found | set(hub.repositories()))
 
 
-def _local_folders() -> list[Path]:
+def own_folder() -> Path:
+    """Return `$CSE_MODELS`, absolute; without it the folder `models` of the state directory, which need not exist."""
     configured = os.environ.get("CSE_MODELS")
-    return [Path(configured).expanduser(), PRETRAINED] if configured else [PRETRAINED]
+    return Path(configured).expanduser().absolute() if configured else state_directory() / "models"
+
+
+def _local_folders() -> list[Path]:
+    return [own_folder(), PRETRAINED]
 
 
 def _children(folder: Path) -> list[Path]:

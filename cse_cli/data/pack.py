@@ -1,4 +1,4 @@
-"""One archive of all that recipes need, for machines without internet: `cse data pack` here, `cse data unpack` there."""
+"""One archive of all that recipes need, for machines without internet: `cse data pack`, then `cse data unpack`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def roots() -> dict[str, Path]:
     return {
         "hub": hub.cache_folder(),
         "data": data_folder() or state_directory() / "data",
-        "models": models.own_folder() or state_directory() / "models",
+        "models": models.own_folder(),
         "downloads": downloads(),
     }
 
@@ -71,7 +71,9 @@ def archived(paths: Sequence[Path]) -> dict[str, Path]:
         root = next((name for name, folder in folders.items() if place.is_relative_to(folder)), None)
         name = f"data/{place.name}" if root is None else f"{root}/{place.relative_to(folders[root]).as_posix()}"
         if found.setdefault(name, file) != file:
-            raise CseError(f"two files would both be {name}: {found[name]} and {file}", "put one of them below $CSE_DATA")
+            raise CseError(
+                f"two files would both be {name}: {found[name]} and {file}", "put one of them below $CSE_DATA"
+            )
     return found
 
 
@@ -105,7 +107,9 @@ def pack(files: Mapping[str, Path], recipes: Sequence[str], archive: Path, told:
         told(archive.name, total, total)
         draft.replace(archive)
     except OSError as error:
-        raise CseError(f"{archive}: {error.strerror or error}", "free some disk space, or write it elsewhere") from error
+        raise CseError(
+            f"{archive}: {error.strerror or error}", "free some disk space, or write it elsewhere"
+        ) from error
     finally:
         draft.unlink(missing_ok=True)
     return Packed(archive, tuple(files), total, tuple(recipes))

@@ -121,8 +121,9 @@ def of_part(place: str, entry: Entry[Any], parameters: Mapping[str, Any]) -> Ite
         value = parameters.get(parameter)
         for name in value if isinstance(value, list | tuple) else [value] if value is not None else []:
             named = EVALUATED if name == mark.evaluated else str(name)
-            split = str(parameters.get("split", ALL)) if mark.kind == "dataset" else ""
-            yield Requirement(mark.kind, named, split, (f"{place}.{parameter}",))
+            kind: Kind = "dataset" if named.startswith(hub_sets.PREFIX) else mark.kind
+            split = str(parameters.get("split", ALL)) if kind == "dataset" else ""
+            yield Requirement(kind, named, split, (f"{place}.{parameter}",))
 
 
 def _parts(recipe: Recipe) -> Iterator[tuple[str, Registry[Any], Part]]:
@@ -163,7 +164,10 @@ def named(names: Sequence[str]) -> list[Requirement]:
         if name.startswith("hf:"):
             found.append(Requirement("dataset", name, "train"))
         elif dataset in catalogue.names():
-            found += [Requirement("dataset", dataset, part) for part in ([split] if split else catalogue.entry(dataset).splits)]
+            found += [
+                Requirement("dataset", dataset, part)
+                for part in ([split] if split else catalogue.entry(dataset).splits)
+            ]
         else:
             found.append(Requirement("model", name))
     return found
@@ -208,7 +212,9 @@ def _dataset(wanted: Requirement, ask_hub: bool) -> Availability:
             catalogue.locate(state.name, state.split)  # says what to do
     files = {(state.sources[0], state.files): state.bytes for state in lacking}
     size = sum(size or 0 for size in files.values()) if all(files.values()) else None
-    return Availability(wanted, "fetchable", ", ".join(dict.fromkeys(state.sources[0] for state in lacking)), (), size, licence)
+    return Availability(
+        wanted, "fetchable", ", ".join(dict.fromkeys(state.sources[0] for state in lacking)), (), size, licence
+    )
 
 
 def _hub_set(wanted: Requirement, ask_hub: bool) -> Availability:
@@ -250,7 +256,11 @@ def fetch(wanted: Sequence[Requirement], told: Told, *, force: bool = False) -> 
         found = [_refused(one, reason) for one in found]
     if missing := [one for one in found if one.state == "missing"]:
         raise MissingError(*_told_missing(missing, [one for one in found if one.state == "fetchable"]))
-    with transfer.reporting(lambda label, done, total, note="": told(f"{label}{note}", done, total)):
+
+    def report(label: str, done: int, total: int | None, note: str) -> None:
+        told(f"{label} {note}".rstrip(), done, total)
+
+    with transfer.reporting(report):
         for one in found:
             if one.state == "fetchable" or force:
                 _download(one.requirement, force)

@@ -78,7 +78,9 @@ def print_requirements(found: Sequence[Availability]) -> None:
             sys.stderr.write(f"missing: {one.requirement.title}: {one.problem}\n  → {one.action}\n")
     counts = {state: sum(one.state == state for one in found) for state in ("here", "fetchable", "missing")}
     fetched = f" ({download_size(found)})" if counts["fetchable"] else ""
-    sys.stderr.write(f"{counts['here']} here, {counts['fetchable']} to download{fetched}, {counts['missing']} missing\n")
+    sys.stderr.write(
+        f"{counts['here']} here, {counts['fetchable']} to download{fetched}, {counts['missing']} missing\n"
+    )
 
 
 def write_availability(found: Sequence[Availability]) -> None:

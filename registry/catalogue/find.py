@@ -240,9 +240,11 @@ def _local(about: DatasetEntry, split: str) -> Path | None:
 
 
 def data_folder() -> Path | None:
-    """Return `$CSE_DATA`, absolute, or None where it is not set."""
-    configured = os.environ.get("CSE_DATA")
-    return Path(configured).expanduser().absolute() if configured else None
+    """Return `$CSE_DATA`, absolute; without it the folder `data` of the state directory, or None if there is none."""
+    if configured := os.environ.get("CSE_DATA"):
+        return Path(configured).expanduser().absolute()
+    unpacked = paths.state_directory() / "data"
+    return unpacked if unpacked.is_dir() else None
 
 
 def own_file(file: str) -> Path | None:

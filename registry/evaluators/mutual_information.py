@@ -10,7 +10,7 @@ from registry import EVALUATORS
 from registry.errors import CseError
 from registry.evaluators.information import mutual_information
 from registry.evaluators.text_source import TextSource
-from registry.types import Encode, Evaluator, ViewName
+from registry.types import DatasetName, Encode, Evaluator, FileName, ViewName
 
 
 @EVALUATORS.register("mutual_information")
@@ -52,8 +52,8 @@ class MutualInformation(Evaluator):
         self,
         first: ViewName,
         second: ViewName,
-        dataset: str | None = None,
-        file: str | None = None,
+        dataset: DatasetName | None = None,
+        file: FileName | None = None,
         split: str = "train",
         limit: Annotated[int, Field(ge=2)] = 6400,
         mi_n: Annotated[int, Field(ge=2)] = 128,

@@ -9,7 +9,7 @@ from registry import EVALUATORS, catalogue
 from registry.catalogue import Column, Pair, PairFile
 from registry.evaluators.query_pairs import Questions, dataset_pairs, questions
 from registry.evaluators.ranking import ranks
-from registry.types import Encode, Evaluator
+from registry.types import DatasetName, Encode, Evaluator, FileName
 
 KS = (1, 5, 10)
 
@@ -48,9 +48,9 @@ class RetrievalAtK(Evaluator):
 
     def __init__(
         self,
-        dataset: str | None = None,
+        dataset: DatasetName | None = None,
         split: str = "test",
-        file: str | None = None,
+        file: FileName | None = None,
         query_column: str = "query",
         positive_column: str = "positive",
         score_column: str = "score",

@@ -12,7 +12,7 @@ from registry import EVALUATORS, catalogue
 from registry.catalogue import PAIR_COLUMNS, Column, Pair, PairFile, names_a_file
 from registry.evaluators.bootstrap import spearman_interval
 from registry.evaluators.correlation import AGGREGATES, aggregates
-from registry.types import Encode, Evaluator
+from registry.types import DatasetName, Encode, Evaluator, FileName
 
 SEVEN = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 """The English sets of every table, in the papers' order."""
@@ -60,10 +60,10 @@ class Sts(Evaluator):
 
     def __init__(
         self,
-        dataset: str | None = None,
+        dataset: DatasetName | None = None,
         split: str = "test",
         aggregate: Literal["all", "mean", "wmean"] = "all",
-        file: str | None = None,
+        file: FileName | None = None,
         score_column: str = "score",
         first_column: str = "sentence1",
         second_column: str = "sentence2",

@@ -59,7 +59,7 @@ def test_files_come_out_where_they_are_looked_for(places, tmp_path):
     assert unpacked.recipes == ("simcse_en",)
     assert (packed.bytes, unpacked.bytes, unpacked.skipped) == (20, 20, 0)
     assert unpack(tmp_path / "all.tar", silent).skipped == 5
-    assert not [path for path in tmp_path.rglob("*.part")]
+    assert list(tmp_path.rglob("*.part")) == []
 
 
 def test_without_folders_of_ones_own_data_and_models_lie_in_the_state_directory(places, tmp_path, monkeypatch):
