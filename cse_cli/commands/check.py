@@ -9,8 +9,10 @@ import typer
 
 from cse_cli.completion import complete_recipe_or_study
 
-EPILOG = "Examples:  cse check  ·  cse check recipes/  ·  cse check my.toml ifcl_en --json  ·  "
+EPILOG = (
+    "Examples:  cse check  ·  cse check recipes/  ·  cse check my.toml ifcl_en --json  ·  "
     "cse check studies/ifcl_fig4c  ·  cse check --data simcse_en"
+)
 
 
 def add(app: typer.Typer) -> None:

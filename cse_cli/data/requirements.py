@@ -16,13 +16,16 @@ from rich.filesize import decimal
 
 from cse_cli.recipe.schema import Part, Recipe
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES, catalogue, hub, models, transfer
-from registry.catalogue import hub_sets
 from registry.catalogue.entries import ALL
 from registry.catalogue.find import own_file
+from registry.catalogue.hub_sets import HubSet
 from registry.core import Entry, Registry
 from registry.errors import CseError, MissingError
 
 Kind = Literal["model", "dataset", "file"]
+
+HUB = "hf:"
+"""Beginning of the name of a data set of the hub that the catalogue does not know."""
 
 EVALUATED = ""
 """Name of a requirement that stands for the evaluators' own data sets."""
@@ -121,7 +124,7 @@ def of_part(place: str, entry: Entry[Any], parameters: Mapping[str, Any]) -> Ite
         value = parameters.get(parameter)
         for name in value if isinstance(value, list | tuple) else [value] if value is not None else []:
             named = EVALUATED if name == mark.evaluated else str(name)
-            kind: Kind = "dataset" if named.startswith(hub_sets.PREFIX) else mark.kind
+            kind: Kind = "dataset" if named.startswith(HUB) else mark.kind
             split = str(parameters.get("split", ALL)) if kind == "dataset" else ""
             yield Requirement(kind, named, split, (f"{place}.{parameter}",))
 
@@ -198,7 +201,7 @@ def _model(wanted: Requirement, ask_hub: bool) -> Availability:
 
 
 def _dataset(wanted: Requirement, ask_hub: bool) -> Availability:
-    if wanted.name.startswith(hub_sets.PREFIX):
+    if wanted.name.startswith(HUB):
         return _hub_set(wanted, ask_hub)
     found = catalogue.find(wanted.name, wanted.split)
     licence = catalogue.entry(wanted.name).licence
@@ -218,10 +221,13 @@ def _dataset(wanted: Requirement, ask_hub: bool) -> Availability:
 
 
 def _hub_set(wanted: Requirement, ask_hub: bool) -> Availability:
-    state = hub_sets.state(wanted.name, wanted.split, ask_hub=ask_hub)
-    if state.paths:
-        return Availability(wanted, "here", state.where, state.paths, 0)
-    return Availability(wanted, "fetchable", state.where, (), state.bytes)
+    asked = HubSet.parse(wanted.name)
+    if ask_hub:
+        hub.remote_files(asked.repository)  # says whether there is such a repository
+    state = asked.state(wanted.split)
+    if state.path is not None:
+        return Availability(wanted, "here", str(state.path), (state.path,), 0)
+    return Availability(wanted, "fetchable", _hub_name(asked.repository), (), state.bytes)
 
 
 def _file(wanted: Requirement, _: bool) -> Availability:
@@ -299,7 +305,7 @@ def download_size(found: Sequence[Availability]) -> str:
 def _download(wanted: Requirement, force: bool) -> None:
     if wanted.kind == "model":
         models.locate(wanted.name, force=force)
-    elif wanted.name.startswith(hub_sets.PREFIX):
-        hub_sets.fetch(wanted.name, wanted.split, force=force)
+    elif wanted.name.startswith(HUB):
+        HubSet.parse(wanted.name).files(wanted.split)
     elif wanted.kind == "dataset":
         (partial(catalogue.fetch, force=True) if force else catalogue.locate)(wanted.name, wanted.split)
