@@ -91,8 +91,10 @@ def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A handful of pairs in place of every data set's, and of labelled rows."""
     from registry import catalogue
     from tests import labelled
+    from tests.fakes import all_here
     from tests.shrunken import pairs
 
     labelled.serve(monkeypatch)
+    all_here(monkeypatch)
     monkeypatch.setattr(catalogue, "read_pairs", pairs)
     monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")
