@@ -106,8 +106,10 @@ class Source:
         self.demand(columns)
         wanted = [Column("", name) for name in columns]
         for table in self.tables:
-            for number, cells in table.read(wanted):
-                yield _as_text(Record(table, number, cells), columns) if table.typed else cells
+            if table.typed:
+                yield from (_as_text(Record(table, *row), columns) for row in table.read(wanted))
+            else:
+                yield from (cells for _, cells in table.read(wanted))
 
     def records(self, columns: Sequence[Column]) -> Iterator[Record]:
         """Yield the wanted cells of each row, as they stand in the file, with their place."""

@@ -66,7 +66,7 @@ class RetrievalAtK(Evaluator):
         self.own: PairFile | None = None
         if file is not None:
             first, second, *scored = self.columns
-            self.own = PairFile(file, first, second, *scored, split=split)
+            self.own = PairFile(file, first, second, scored[0] if scored else None, split=split)
             self._questions()  # what is wrong with the file is told before training, not after
 
     def __call__(self, encode: Encode) -> dict[str, float]:
