@@ -474,11 +474,21 @@ def _explained(repository: Repository, error: TransferError, hint: str) -> CseEr
             f"`hf auth login` with a token that may read it, and accept its terms on {repository.page}",
         )
     if error.status == 404:
-        return MissingError(f"{what}: {error.message}", f"look what it has: {repository.page}/tree/main")
-    return MissingError(
-        f"{what} is not on this machine and could not be fetched: {error.reason}.{hint}",
-        (error.next_action if "wrong bytes" in error.reason else _ways_out(repository)),
-    )
+        return MissingError(f"the hub lacks a part of {what}: {error.message}", f"see {repository.page}/tree/main")
+    message = f"{what} is not on this machine and could not be fetched: {error.reason}.{hint}"
+    if "wrong bytes" in error.reason:
+        return MissingError(message, error.next_action)
+    if others := _other_commits(repository):
+        return MissingError(
+            f"{message} The cache has it at another commit than {repository.revision}.",
+            f"name that one, `{repository.id}@{others[0]}`, or {_ways_out(repository)}",
+        )
+    return MissingError(message, _ways_out(repository))
+
+
+def _other_commits(repository: Repository) -> list[str]:
+    folders = (repository.folder / "snapshots").glob("*/")
+    return sorted(folder.name for folder in folders if folder.name != repository.revision and any(folder.iterdir()))
 
 
 def _no_such_files(repository: Repository, listing: Sequence[RemoteFile], patterns: Patterns) -> MissingError:

@@ -126,8 +126,8 @@ def locate(model: str, *, force: bool = False) -> Path:
         return folder
     if not force and (folder := find(model)) is not None:
         return folder
-    own = [model, *_spellings(known(model))]
-    hint = suggestion(model, [name for name in (*local_names(), *_spellings()) if name not in own])
+    others = [name for name in (*local_names(), *_spellings()) if name != model]
+    hint = suggestion(model, others) if known(model) is None else ""
     repair = f"cse data download --force {model}"
     return hub.fetch(_repositories(model)[0], wanted_files, force=force, complete=complete, hint=hint, repair=repair)
 
@@ -205,7 +205,7 @@ def _directory(model: str) -> Path | None:
     Raises:
         MissingError: A path that holds no model.
     """
-    names = dict.fromkeys((model, *(() if "@" in model else _spellings(known(model)))))
+    names = [model, *([] if "@" in model else _spellings(known(model)))]
     candidates = [Path(model).expanduser(), *(folder / name for folder in _local_folders() for name in names)]
     for candidate in candidates:
         if any((candidate / name).is_file() for name in _MARKS):

@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from registry.errors import CseError, MissingError
 
@@ -40,7 +39,7 @@ FIRST_PAUSE = 0.5
 """Mean of the first pause is half of it; every further one may be twice as long."""
 
 LONGEST_PAUSE = 60.0
-"""Seconds that a server may ask to be left alone (`Retry-After`)."""
+"""Seconds that a server may ask to wait (`Retry-After`)."""
 
 SECOND_PATIENCE = 3.0
 """Seconds for the only try at a host that gave no answer at all to an earlier transfer of this process."""
@@ -105,7 +104,7 @@ class _Retries:
     """When to try again: `TRIES` failures in a row at most, and `SILENCE` seconds without anything from the server."""
 
     def __init__(self, label: str, url: str) -> None:
-        self.label, self.host, self.failures = label, urlsplit(url).netloc, 0
+        self.label, self.host, self.failures = label, url.partition("://")[2].partition("/")[0], 0
         self.began = self.heard = time.monotonic()
         self.tries, self.limit = (1, SECOND_PATIENCE) if self.host in _silent_hosts else (TRIES, READ_TIMEOUT)
 
@@ -139,7 +138,7 @@ class _Retries:
         if self.failures >= self.tries or silent >= SILENCE or seconds > LONGEST_PAUSE:
             if self.heard == self.began:
                 _silent_hosts.add(self.host)
-            asked = f"; it asks to be left alone for {seconds:.0f} s" if seconds > LONGEST_PAUSE else ""
+            asked = f"; it says to retry after {seconds:.0f} s" if seconds > LONGEST_PAUSE else ""
             tries = "1 try" if self.failures == 1 else f"{self.failures} tries"
             raise TransferError(
                 self.label,
@@ -362,6 +361,7 @@ class _Download:
         self.url, self.target, self.headers, self.label, self.repair = url, target, headers, label, repair
         self.size, self.sha256, self.git_sha1 = size, sha256, git_sha1
         self.part = target.with_name(target.name + ".part")
+        self.furthest = 0  # bytes: a server that sends the same beginning again and again gets no further
         self.told = 0.0
 
     def run(self) -> None:
@@ -374,6 +374,7 @@ class _Download:
                 self.part.replace(self.target)
                 return
             self.part.unlink()
+            self.furthest = 0
             if not last:
                 _tell(self.label, 0, self.size, f"wrong bytes, fetched anew: {wrong}")
         error = TransferError(self.label, f"twice with wrong bytes: {wrong}")
@@ -429,10 +430,11 @@ class _Download:
         done = start if continued else 0
         self._check_room(response, done)
         with self.part.open("ab" if continued else "wb") as file:
-            for block in response.iter_bytes(_BLOCK):
+            for block in response.iter_bytes():
                 file.write(block)
                 done += len(block)
-                if done > start:
+                if done > self.furthest:
+                    self.furthest = done
                     retries.advanced()
                 if self.size is not None and done > self.size:
                     return  # longer than announced: the checks name it
