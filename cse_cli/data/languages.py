@@ -184,7 +184,7 @@ def _code(model: str, word: str | None, codes: Collection[str], option: str) -> 
     names = [word] if found is None else [word, found.flores, found.code]
     if exact := [name for name in names if name in codes]:
         return exact[0]
-    stems = {name.split("_")[0] for name in names}
+    stems = {word} if found is None else {found.code, found.flores[:3]}
     near = [code for code in codes if code.split("_")[0] in stems]
     if len(near) == 1:
         return near[0]

@@ -255,6 +255,7 @@ def translate_rows(
                     missing.waiting.difference_update(sentence for sentence, _ in batch)
                     if progress is not None:
                         progress(missing.done, len(rows))
+            store.commit()
             _write(rows, store, output)
     except Timeout as error:
         raise CseError(
@@ -291,7 +292,7 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._commit()
+            self.commit()
         finally:
             self._file.close()
 
@@ -309,9 +310,10 @@ class Store:
         """Keep translations: on the disk within `SAVE_EVERY` seconds, or when the store is closed."""
         self._unsaved.update(batch)
         if time.monotonic() - self._saved >= SAVE_EVERY:
-            self._commit()
+            self.commit()
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
+        """Write what is not yet on the disk."""
         rows = sorted((_key(sentence), line) for sentence, line in self._unsaved.items())
         with self._file:
             self._file.executemany("INSERT OR IGNORE INTO translations VALUES (?, ?)", rows)
@@ -364,7 +366,7 @@ def _write(rows: Rows, store: Store, output: Path) -> None:
             file.write(HEADER)
             for chunk in _chunks(rows):
                 there = store.find(set(chunk))
-                file.writelines(f"{_cell(row)}\t{there[row] if row.strip() else ''}\n" for row in chunk)
+                file.writelines(f"{_cell(row)}\t{_cell(there[row]) if row.strip() else ''}\n" for row in chunk)
         draft.replace(output)
     finally:
         draft.unlink(missing_ok=True)

@@ -153,6 +153,7 @@ class Translator:
 
     @cached_property
     def _model(self) -> Any:
+        from safetensors import SafetensorError
         from transformers import AutoModelForSeq2SeqLM
 
         quiet_transformers()
@@ -161,7 +162,7 @@ class Translator:
             model = AutoModelForSeq2SeqLM.from_pretrained(
                 locate(self.settings.model), dtype=dtype, trust_remote_code=False
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise CseError(
                 f"model {self.settings.model!r} cannot be loaded: {str(error).strip().partition(chr(10))[0]}"
             ) from error
@@ -237,11 +238,10 @@ class Workers:
                         worker.left.difference_update(sentence for sentence, _ in told)
                         yield told
                     elif not worker.hand_out(connection, queue):
-                        del workers[connection]
+                        workers.pop(connection).end()
         finally:
             for worker in workers.values():
-                worker.process.kill()
-                worker.process.join()
+                worker.end()
 
     def _start(self, device: str, died: _Worker | None = None) -> tuple[Connection, _Worker]:
         if died is not None:
@@ -280,21 +280,27 @@ class _Worker:
         """Answer a worker that asks for sentences; return whether there were some."""
         if not self.left:
             self.left, self.again = set(next(queue, ())), False
-        with suppress(BrokenPipeError, ConnectionResetError):  # found dead when it is listened to
-            connection.send(sorted(self.left))
+        if self.left:
+            with suppress(BrokenPipeError, ConnectionResetError):  # found dead when it is listened to
+                connection.send(sorted(self.left))
         return bool(self.left)
+
+    def end(self) -> None:
+        """End its process."""
+        self.process.kill()
+        self.process.join()
 
 
 def _work(connection: Connection, device: str, settings: Settings, batch_tokens: int | None, workers: int) -> None:
-    """Translate what the parent sends until there is no more."""
+    """Translate what the parent sends; an empty answer asks for more."""
     if device == "cpu" and chosen_by_hand() is None:
         torch.set_num_threads(max(1, allowed() // workers))
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
         try:
             translator = Translator(settings, device, batch_tokens)
             connection.send([])
-            while window := connection.recv():
-                for batch in translator.translate([window]):
+            while True:
+                for batch in translator.translate([connection.recv()]):
                     connection.send(batch)
                 connection.send([])
         except CseError as error:
