@@ -125,7 +125,8 @@ def translate(request: Request, progress: Progress, warn: Callable[[str], None])
             64, min(WINDOW, len(rows) // (4 * len(devices)))
         )  # all have something to do until shortly before the end
         made = translate_rows(rows, Workers(translator, devices), output, progress, size)
-    return replace(made, file=str(_shard_path(output, request.shard, "*")))
+    every = re.sub(r"\.\d+(-of-\d+\.tsv)$", r".*\1", str(output))
+    return made if request.shard[1] == 1 else replace(made, file=every)
 
 
 @dataclass(frozen=True)
@@ -217,12 +218,11 @@ def _stem(source: str) -> str:
     return _FILE.sub("", path.name or "text")
 
 
-def _shard_path(path: Path, shard: tuple[int, int], number: str | None = None) -> Path:
+def _shard_path(path: Path, shard: tuple[int, int]) -> Path:
     """Return a shard's path; numbers have as many digits as the last, so that a glob has them in order."""
-    if shard[1] == 1:
-        return path
-    digits = len(str(shard[1]))
-    return path.with_name(f"{path.stem}.{number or str(shard[0]).zfill(digits)}-of-{shard[1]}.tsv")
+    number, shards = shard
+    digits = len(str(shards))
+    return path if shards == 1 else path.with_name(f"{path.stem}.{number:0{digits}}-of-{shards}.tsv")
 
 
 def translate_rows(

@@ -143,7 +143,7 @@ class Translator:
     def batch_tokens(self) -> int:
         """Size of a batch, as it is now."""
         if self._batch_tokens is None:
-            self._batch_tokens = 2048 if self.compute.device.type == "cpu" else 16384
+            self._batch_tokens = 4096 if self.compute.device.type == "cpu" else 16384
         return self._batch_tokens
 
     @cached_property
