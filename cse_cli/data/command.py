@@ -16,8 +16,8 @@ PACK_EPILOG = "Examples:  cse data pack simcse_en  ·  cse data pack ifcl_en moc
 UNPACK_EPILOG = "Examples:  cse data unpack simcse_en.tar"
 TRANSLATE_EPILOG = (
     "Examples:  cse data translate wiki_en --model Helsinki-NLP/opus-mt-en-de  ·  "
-    "cse data translate mine.txt --model google-t5/t5-small --prefix 'translate English to German: '  ·  "
-    "cse data translate wiki_en --model facebook/nllb-200-distilled-600M --from eng_Latn --to deu_Latn"
+    "cse data translate wiki1m --model t5-base --to de --shard 1/4  ·  "
+    "cse data translate mine.txt --model facebook/nllb-200-distilled-600M --from en --to yue"
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
@@ -119,30 +119,46 @@ def unpack(
 
 
 def translate(
-    source: Annotated[str, typer.Argument(help="A data set's name, or a .txt or .tsv file (plain or .gz).")],
+    source: Annotated[str, typer.Argument(help="A data set's name, hf:owner/name, or a file, folder or glob.")],
     model: Annotated[str, typer.Option(help="T5, Marian, M2M100 or NLLB: directory, name under $CSE_MODELS, hub id.")],
-    prefix: Annotated[str | None, typer.Option(help="Text before every sentence; T5 needs one.")] = None,
-    source_language: Annotated[str | None, typer.Option("--from", help="Language code, for M2M100 and NLLB.")] = None,
-    target_language: Annotated[str | None, typer.Option("--to", help="Language code, for M2M100 and NLLB.")] = None,
+    target_language: Annotated[
+        str | None, typer.Option("--to", help="Language translated into: de; for NLLB also deu_Latn.")
+    ] = None,
+    source_language: Annotated[
+        str | None, typer.Option("--from", help="Language of the sentences; default: the data set's, else English.")
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option(help="Text before every sentence, in place of a T5's own; '' for a fine-tuned one.")
+    ] = None,
     output: Annotated[str | None, typer.Option("--output", "-o", help="File to write; must not exist yet.")] = None,
     split: Annotated[str, typer.Option(help="Split of the data set.")] = "train",
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many sentences.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Sentences a batch.")] = 32,
+    column: Annotated[str, typer.Option(help="Column that is translated.")] = "text",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many rows.")] = None,
+    shard: Annotated[str | None, typer.Option(help="i/n: only the i-th of n equal parts of the rows.")] = None,
     beams: Annotated[int, typer.Option(min=1, help="Width of the beam search; 1 is greedy.")] = 1,
     max_length: Annotated[int, typer.Option(min=8, help="Tokens a sentence is cut to.")] = 128,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Size of a batch: sentences x beams x tokens; default: fits the device.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto (every CUDA device, else the CPU), cpu, cuda or cuda:N.")] = "auto",
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a device.")] = None,
     json_: AsJson = False,
 ) -> None:
-    """Translate the column `text` and write a .tsv with columns `text` and `translation`; killed, it goes on."""
-    from cse_cli.data.translate import new_output, source_text, translate_text
-    from cse_cli.data.translator import Settings, Translator
-    from cse_cli.data.view import print_translation, write_translation
+    """Translate a column and write a .tsv with columns `text` and `translation`; killed, it goes on."""
+    from cse_cli.data.languages import Pair
+    from cse_cli.data.translate import Request, parse_shard
+    from cse_cli.data.translate import translate as make
+    from cse_cli.data.translator import Settings
+    from cse_cli.data.view import print_interrupted, print_translation, write_translation
     from cse_cli.progress import Screen
 
-    settings = Settings(model, prefix, source_language, target_language, beams, max_length)
-    path = new_output(output, source, split, model)
-    text = source_text(source, split, limit)
-    translator = Translator(settings, batch_size, device)
+    settings = Settings(model, prefix, Pair(source_language, target_language), beams, max_length)
+    part = parse_shard(shard)
+    request = Request(source, settings, output, split, column, limit, part, batch_tokens, device, workers)
     with Screen() as screen:
-        made = translate_text(text, translator, path, lambda done, rows: screen.preparing("translating", done, rows))
+        try:
+            made = make(request, lambda done, rows: screen.preparing("translating", done, rows), screen.warned)
+        except KeyboardInterrupt:
+            print_interrupted()
+            raise typer.Exit(130) from None
     (write_translation if json_ else print_translation)(made)

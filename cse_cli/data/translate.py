@@ -1,40 +1,71 @@
-"""Makes the parallel column: line i of the output translates line i of the text, whatever stopped it on the way."""
+"""Makes the parallel column: line i of the output translates row i of the text, whatever stopped it on the way."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from filelock import FileLock, Timeout
 
 from cse_cli import home
+from cse_cli.cores import settle
 from cse_cli.data.sources import Text, open_text
-from cse_cli.data.tokens import Progress
+from cse_cli.data.translator import Batch, Settings, Translator, Workers
+from cse_cli.devices import choose, worker_devices
 from cse_cli.recipe.schema import Data
+from registry import catalogue
 from registry.errors import CseError
-from registry.paths import write_atomically
 
-CHUNK = 512
-"""Sentences between two saved states: at most so many are translated again after a kill."""
+WINDOW = 4096
+"""Sentences that are sorted by length together."""
+
+SAVE_EVERY = 2.0
+"""Seconds of work that a kill may lose."""
 
 HEADER = "text\ttranslation\n"
+_READ = 1000
+_FILE = re.compile(r"[*?\[\]/]|\.(txt|tsv|csv|json|jsonl|parquet)(\.gz)?$")
+
+Progress = Callable[[int, int], None]
+"""Is given the rows done, and all rows."""
 
 
-class Translates(Protocol):
-    """What makes translations."""
+@dataclass(frozen=True)
+class Request:
+    """What is to be translated, by what, and into which file.
 
-    @property
-    def identity(self) -> str:
-        """What decides the result beside the text: part of the saved chunks' key."""
+    Args:
+        source: A data set's name, `hf:owner/name`, or a file, folder or glob.
+        settings: Model, languages and search.
+        output: The file to write; None is one below the state directory, named after text and model.
+        split: Split of the data set.
+        column: Column that is translated.
+        limit: Only the first so many rows.
+        shard: (i, n): only the i-th of n equal parts of the rows, counted from 1.
+        batch_tokens: As for `Translator`.
+        device: "auto" is every CUDA device, else the CPU; or "cpu", "cuda", "cuda:N".
+        workers: Processes that translate; None is one a device.
+    """
 
-    def translate(self, sentences: Sequence[str]) -> list[str]:
-        """Return one line a sentence, in order."""
+    source: str
+    settings: Settings
+    output: str | None = None
+    split: str = "train"
+    column: str = "text"
+    limit: int | None = None
+    shard: tuple[int, int] = (1, 1)
+    batch_tokens: int | None = None
+    device: str = "auto"
+    workers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -44,110 +75,305 @@ class Translation:
     Args:
         output: The `.tsv` written, header `text<TAB>translation`.
         rows: Its rows.
-        reused: Rows that an earlier call had already translated.
+        reused: Rows that the model was not asked for: translated by an earlier call, repeated, or blank.
+        file: What `[data] file` of a recipe names: the output, or a glob of all shards.
     """
 
     output: Path
     rows: int
     reused: int
+    file: str
 
 
-def source_text(source: str, split: str, limit: int | None) -> Text:
-    """Return the sentences of a file or of a catalogue data set.
+class Translates(Protocol):
+    """What makes translations."""
 
-    Args:
-        source: Path of a `.txt` or `.tsv` (plain or .gz), or a data set's name.
-        split: Split of the data set.
-        limit: Only the first so many sentences.
-    """
-    path = Path(source).expanduser()
-    if path.is_file() or re.search(r"\.(txt|tsv)(\.gz)?$", source):
-        return open_text(Data(file=str(path.absolute()), limit=limit), {"text"})
-    return open_text(Data(dataset=(source,), split=split, limit=limit), {"text"})
+    @property
+    def identity(self) -> str:
+        """What decides the result beside the sentence."""
+
+    def translate(self, windows: Iterable[Sequence[str]]) -> Generator[Batch, None, None]:
+        """Yield every sentence of the windows with its translation, in any order."""
 
 
-def new_output(asked: str | None, source: str, split: str, model: str) -> Path:
-    """Return where the result goes.
+def translate(request: Request, progress: Progress, warn: Callable[[str], None]) -> Translation:
+    """Translate a column of a text into a file.
 
     Args:
-        asked: The path the user gave, or None for one below the state directory, named after data and model.
-        source: What is translated.
-        split: Split of it.
-        model: What translates it.
+        request: What is asked for.
+        progress: Told the rows done, and all rows.
+        warn: Told what the user should know before it starts.
 
     Raises:
-        CseError: There is a file at the path given.
+        CseError: The text, the model or the languages cannot be used; another process makes the same translation; or
+            the disk refuses.
     """
-    if asked is None:
-        name = re.sub(r"\.(txt|tsv)(\.gz)?$", "", Path(source).name)
-        part = "" if split == "train" else f".{split}"
-        return home.home() / "translations" / f"{name}{part}.{Path(model).name}.tsv"
-    path = Path(asked).expanduser().absolute()
+    output = new_output(request)
+    languages = replace(request.settings.languages, text=language_of(request))
+    translator = Translator(replace(request.settings, languages=languages), request.device, request.batch_tokens)
+    devices = worker_devices(request.device, request.workers)
+    if len(devices) == 1:
+        choose(devices[0])
+        settle()
+    if translator.warning:
+        warn(translator.warning)
+    rows = open_rows(request)
+    if len(devices) == 1:
+        made = translate_rows(rows, translator, output, progress)
+    else:
+        size = max(
+            64, min(WINDOW, len(rows) // (4 * len(devices)))
+        )  # all have something to do until shortly before the end
+        made = translate_rows(rows, Workers(translator, devices), output, progress, size)
+    every = re.sub(r"\.\d+(-of-\d+\.tsv)$", r".*\1", str(output))
+    return made if request.shard[1] == 1 else replace(made, file=every)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Consecutive rows of one column."""
+
+    text: Text
+    column: str
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __iter__(self) -> Iterator[str]:
+        return islice(self.text.cells(self.column), self.start, self.stop)
+
+
+def names_dataset(source: str) -> bool:
+    """Tell whether a source is a data set's name; else it is a file, a folder or a glob."""
+    if source.startswith("hf:") or source in catalogue.names():
+        return True
+    return not (_FILE.search(source) or Path(source).expanduser().exists())
+
+
+def language_of(request: Request) -> str | None:
+    """Return the language that the catalogue gives for the column that is translated."""
+    if not names_dataset(request.source) or request.source.startswith("hf:"):
+        return None
+    languages = catalogue.entry(request.source).language.split("-")  # "en-de": of `text` and of `translation`
+    return languages[-1] if request.column == "translation" else languages[0]
+
+
+def open_rows(request: Request) -> Rows:
+    """Return the rows to translate.
+
+    Raises:
+        CseError: The text or the column is not there, or there are fewer rows than shards.
+    """
+    source, columns = request.source, {request.column}
+    if names_dataset(source):
+        text = open_text(Data(dataset=(source,), split=request.split, limit=request.limit), columns)
+    else:
+        text = open_text(Data(file=str(Path(source).expanduser().absolute()), limit=request.limit), columns)
+    number, shards = request.shard
+    if text.rows < shards:
+        raise CseError(f"--shard: {text.rows} rows cannot be cut into {shards} shards", "ask for fewer shards")
+    return Rows(text, request.column, text.rows * (number - 1) // shards, text.rows * number // shards)
+
+
+def parse_shard(written: str | None) -> tuple[int, int]:
+    """Return (i, n) of "i/n".
+
+    Raises:
+        CseError: It is not of that form, or i is not one of 1 to n.
+    """
+    match = re.fullmatch(r"(\d+)/(\d+)", written or "1/1")
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise CseError(f"--shard: '{written}' is not a shard", "use i/n with i from 1 to n, for example 1/4 to 4/4")
+    return int(match[1]), int(match[2])
+
+
+def new_output(request: Request) -> Path:
+    """Return where the result goes.
+
+    Raises:
+        CseError: There is a file at the path that the user gave, or it does not end in .tsv.
+    """
+    if request.output is None:
+        parts = [_stem(request.source), "" if request.split == "train" else request.split]
+        parts += ["" if request.column == "text" else request.column, Path(request.settings.model).name]
+        parts += [request.settings.languages.target or ""]
+        name = ".".join(re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts if part)
+        return _shard_path(home.home() / "translations" / f"{name}.tsv", request.shard)
+    asked = Path(request.output).expanduser().absolute()
+    if not asked.name.endswith(".tsv"):
+        raise CseError(f"--output: '{asked.name}' must end in .tsv, which tells a recipe how to read it")
+    path = _shard_path(asked, request.shard)
     if path.exists():
         raise CseError(f"--output: {path} exists already", "move it away, or give another name")
-    if not path.name.endswith(".tsv"):
-        raise CseError(f"--output: '{path.name}' must end in .tsv, which tells a recipe how to read it")
     return path
 
 
-def translate_text(text: Text, translator: Translates, output: Path, progress: Progress | None = None) -> Translation:
-    """Translate a text into a file, reusing every chunk an earlier call finished.
+def _stem(source: str) -> str:
+    """Return a source's name without folders and ending; a glob's is its folder's."""
+    path = Path(source.removeprefix("hf:"))
+    while re.search(r"[*?\[]", path.name):
+        path = path.parent
+    return _FILE.sub("", path.name or "text")
+
+
+def _shard_path(path: Path, shard: tuple[int, int]) -> Path:
+    """Return a shard's path; numbers have as many digits as the last, so that a glob has them in order."""
+    number, shards = shard
+    digits = len(str(shards))
+    return path if shards == 1 else path.with_name(f"{path.stem}.{number:0{digits}}-of-{shards}.tsv")
+
+
+def translate_rows(
+    rows: Rows, translator: Translates, output: Path, progress: Progress | None = None, window: int = WINDOW
+) -> Translation:
+    """Translate rows into a file; the translator gets the distinct sentences that no earlier call has translated.
 
     Args:
-        text: Sentences, in the column `text`.
-        translator: What makes translations; not called if all chunks are there.
+        rows: What is translated.
+        translator: What makes translations.
         output: File to write, whole or not at all.
-        progress: Told after every chunk.
+        progress: Told after every batch.
+        window: Sentences given to the translator at a time.
 
     Raises:
         CseError: Another process makes the same translation, or the disk refuses.
     """
-    key = hashlib.sha256(f"{text.fingerprint}\n{translator.identity}\n{CHUNK}".encode()).hexdigest()[:32]
-    folder = home.cache() / "translations" / key
+    folder = home.cache() / "translations"
+    name = hashlib.sha256(translator.identity.encode()).hexdigest()[:32]
+    same = hashlib.sha256(repr((name, rows.text.fingerprint, rows.column, rows.start, rows.stop)).encode()).hexdigest()
+    sent = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock", timeout=0):
-            reused = _fill(folder, text, translator, progress)
-            _join(folder, text.rows, output)
+        with FileLock(folder / f"{same[:32]}.lock", timeout=0), Store(folder / f"{name}.sqlite") as store:
+            missing = Missing(rows, store, window)
+            with closing(translator.translate(missing)) as batches:
+                for batch in batches:
+                    store.save(batch)
+                    sent += len(batch)
+                    missing.waiting.difference_update(sentence for sentence, _ in batch)
+                    if progress is not None:
+                        progress(missing.done, len(rows))
+            store.commit()
+            _write(rows, store, output)
     except Timeout as error:
         raise CseError(
             "another process makes this translation right now", "wait for it: its result is shared"
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise CseError(
+            f"{folder / name}.sqlite: {error}", "free some disk space, or delete the file: it is made anew"
         ) from error
     except OSError as error:
         raise CseError(
             f"{error.filename or folder}: {error.strerror or error}", "free some disk space, or set CSE_HOME"
         ) from error
-    return Translation(output, text.rows, reused)
+    return Translation(output, len(rows), len(rows) - sent, str(output))
 
 
-def _fill(folder: Path, text: Text, translator: Translates, progress: Progress | None) -> int:
-    """Translate the chunks that are not there; return how many sentences were."""
-    done = reused = 0
-    for number, sentences in enumerate(_chunks(text.cells("text"))):
-        part = _part(folder, number)
-        if part.is_file():
-            reused += len(sentences)
-        else:
-            pairs = zip(sentences, translator.translate(sentences), strict=True)
-            write_atomically(part, "".join(f"{_cell(a)}\t{_cell(b)}\n" for a, b in pairs))
-        done += len(sentences)
-        if progress is not None:
-            progress(done, text.rows)
-    return reused
+class Store:
+    """All translations a translator ever made, by the sentence's SHA-256, in one SQLite file.
+
+    Several processes may write at once, and any may be killed. The journal is SQLite's ordinary one: a write-ahead log
+    does not work on the shared file systems where shards of one text meet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = sqlite3.connect(path, timeout=60)
+        self._file.execute(
+            "CREATE TABLE IF NOT EXISTS translations (sentence BLOB PRIMARY KEY, line TEXT NOT NULL) WITHOUT ROWID"
+        )
+        self._unsaved: dict[str, str] = {}
+        self._saved = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.commit()
+        finally:
+            self._file.close()
+
+    def find(self, sentences: Collection[str]) -> dict[str, str]:
+        """Return the translations there are."""
+        keys = {_key(sentence): sentence for sentence in sentences}
+        marks = ",".join("?" * len(keys))
+        found = self._file.execute(
+            f"SELECT sentence, line FROM translations WHERE sentence IN ({marks})", list(keys)
+        )  # fmt: skip
+        unsaved = {sentence: self._unsaved[sentence] for sentence in sentences if sentence in self._unsaved}
+        return {keys[key]: line for key, line in found} | unsaved
+
+    def save(self, batch: Batch) -> None:
+        """Keep translations: on the disk within `SAVE_EVERY` seconds, or when the store is closed."""
+        self._unsaved.update(batch)
+        if time.monotonic() - self._saved >= SAVE_EVERY:
+            self.commit()
+
+    def commit(self) -> None:
+        """Write what is not yet on the disk."""
+        rows = sorted((_key(sentence), line) for sentence, line in self._unsaved.items())
+        with self._file:
+            self._file.executemany("INSERT OR IGNORE INTO translations VALUES (?, ?)", rows)
+        self._unsaved.clear()
+        self._saved = time.monotonic()
 
 
-def _join(folder: Path, rows: int, output: Path) -> None:
+class Missing:
+    """Iterates over windows of the distinct sentences that a store lacks.
+
+    Args:
+        rows: All sentences; blank ones are left out.
+        store: What is there.
+        size: Sentences a window.
+    """
+
+    def __init__(self, rows: Rows, store: Store, size: int) -> None:
+        self._rows, self._store, self._size = rows, store, size
+        self._read = 0
+        self.waiting: set[str] = set()
+        """Sentences given out and not yet translated: whoever saves a translation takes it from here."""
+
+    @property
+    def done(self) -> int:
+        """Rows read whose translation is there."""
+        return self._read - len(self.waiting)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        window: list[str] = []
+        for chunk in _chunks(self._rows):
+            distinct = {sentence for sentence in chunk if sentence.strip()} - self.waiting
+            there = self._store.find(distinct)
+            new = [sentence for sentence in dict.fromkeys(chunk) if sentence in distinct and sentence not in there]
+            self.waiting.update(new)
+            self._read += len(chunk)
+            window += new
+            while len(window) >= self._size:
+                yield window[: self._size]
+                del window[: self._size]
+        if window:
+            yield window
+
+
+def _write(rows: Rows, store: Store, output: Path) -> None:
+    """Write the file under another name and rename it."""
     output.parent.mkdir(parents=True, exist_ok=True)
     draft = output.with_name(f"{output.name}.{os.getpid()}.tmp")
-    with draft.open("wb") as joined:
-        joined.write(HEADER.encode())
-        for number in range(-(-rows // CHUNK)):
-            joined.write(_part(folder, number).read_bytes())
-    draft.replace(output)
+    try:
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            file.write(HEADER)
+            for chunk in _chunks(rows):
+                there = store.find(set(chunk))
+                file.writelines(f"{_cell(row)}\t{_cell(there[row]) if row.strip() else ''}\n" for row in chunk)
+        draft.replace(output)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
-def _part(folder: Path, number: int) -> Path:
-    return folder / f"{number:06}.tsv"
+def _key(sentence: str) -> bytes:
+    return hashlib.sha256(sentence.encode()).digest()
 
 
 def _cell(line: str) -> str:
@@ -155,7 +381,7 @@ def _cell(line: str) -> str:
     return re.sub(r"[\t\r\n]", " ", line)
 
 
-def _chunks(cells: Iterable[str]) -> Iterator[list[str]]:
-    source = iter(cells)
-    while chunk := list(islice(source, CHUNK)):
+def _chunks(rows: Iterable[str]) -> Iterator[list[str]]:
+    source = iter(rows)
+    while chunk := list(islice(source, _READ)):
         yield chunk

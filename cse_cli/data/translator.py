@@ -1,22 +1,35 @@
-"""Any sequence-to-sequence model as a translator: T5 with a prefix, Marian, and models with a target language."""
+"""Any sequence-to-sequence model as a translator, in this process or in one worker process a device."""
 
 from __future__ import annotations
 
 import importlib.util
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import multiprocessing
+import signal
+import warnings
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, islice
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from cse_cli.devices import choose
-from registry.errors import CseError, suggestion
+from cse_cli.cores import allowed, chosen_by_hand
+from cse_cli.data.languages import Instruction, Pair, instruction
+from cse_cli.devices import Compute, choose
+from registry.errors import CseError, RunFailedError
 from registry.models import digest, load_config, load_tokenizer, locate, quiet_transformers
 
-_LANGUAGE = re.compile(r"^[a-z]{2,3}_[A-Za-z]{2,4}$")
+VERSION = "2"
+"""Part of a translator's identity: raised when this file would translate the same sentence otherwise."""
+
+Batch = list[tuple[str, str]]
+"""Sentences and their translations."""
 
 
 @dataclass(frozen=True)
@@ -25,97 +38,122 @@ class Settings:
 
     Args:
         model: Name or directory of a sequence-to-sequence model.
-        prefix: Text put before every sentence, for T5 or for Marian models with several targets.
-        source: Language code of the sentences, for models that know several.
-        target: Language code of the translations, for models that know several.
+        prefix: Text put before every sentence, in place of what the languages call for.
+        languages: From which language into which.
         beams: Width of the beam search; 1 is greedy.
         max_length: Tokens a sentence, and its translation, are cut to.
     """
 
     model: str
     prefix: str | None = None
-    source: str | None = None
-    target: str | None = None
+    languages: Pair = field(default_factory=Pair)
     beams: int = 1
     max_length: int = 128
 
 
 class Translator:
-    """Translates sentences in batches of like length; the model is loaded at first use.
+    """Translates windows of sentences in this process; the model is loaded for the first of them.
 
     Args:
         settings: Model and languages.
-        batch_size: Sentences a batch.
         device: "auto", "cpu", "cuda" or "cuda:N".
+        batch_tokens: Size of a batch: its sentences x beams x the tokens of the longest. None is a size that suits
+            the device. Halved when a GPU's memory does not hold it.
+
+    Raises:
+        CseError: The model cannot translate, or not between these languages.
     """
 
-    def __init__(self, settings: Settings, batch_size: int = 32, device: str = "auto") -> None:
+    def __init__(self, settings: Settings, device: str = "auto", batch_tokens: int | None = None) -> None:
         self.settings = settings
-        self.batch_size = batch_size
-        self.compute = choose(device)
+        self._device = device
+        self.asked_batch_tokens = self._batch_tokens = batch_tokens
         self._config = load_config(settings.model)
-        self._check()
+        _check(settings.model, self._config)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*sacremoses")  # `warning` tells it
+            self._tokenizer = load_tokenizer(settings.model)
+        self._instruction = self._instruct()
 
     @cached_property
     def identity(self) -> str:
-        """What two translations must share to be the same: the model's content and all settings."""
-        return repr((digest(locate(self.settings.model)), replace(self.settings, model="")))
+        """What two translations of a sentence must share to be the same: the model's content and how it is asked."""
+        content = digest(locate(self.settings.model))
+        told = (self._instruction.prefix, self._instruction.source, self._instruction.first_token)
+        return repr((VERSION, content, told, self.settings.beams, self.settings.max_length, self._normalises))
 
-    def translate(self, sentences: Sequence[str]) -> list[str]:
-        """Return one line a sentence, in order; an empty sentence stays empty."""
-        translated = ["" for _ in sentences]
-        filled = [index for index, sentence in enumerate(sentences) if sentence.strip()]
-        filled.sort(key=lambda index: len(sentences[index]), reverse=True)  # like lengths share a batch: less padding
-        for start in range(0, len(filled), self.batch_size):
-            places = filled[start : start + self.batch_size]
-            for place, line in zip(places, self._batch([sentences[place] for place in places]), strict=True):
-                translated[place] = line
-        return translated
+    @property
+    def prefix(self) -> str:
+        """Text that is put before every sentence."""
+        return self._instruction.prefix
 
-    def _batch(self, sentences: list[str]) -> list[str]:
-        prefix = self.settings.prefix or ""
-        inputs = self._tokenizer(
-            [prefix + sentence for sentence in sentences],
-            return_tensors="pt", padding=True, truncation=True, max_length=self.settings.max_length,
-        ).to(self.compute.device)  # fmt: skip
-        inputs.pop("token_type_ids", None)
-        with torch.inference_mode():
-            made = self._model.generate(
-                **inputs, **self._target, num_beams=self.settings.beams, do_sample=False,
-                max_length=None, max_new_tokens=self.settings.max_length,
-            )  # fmt: skip
-        return [" ".join(line.split()) for line in self._tokenizer.batch_decode(made, skip_special_tokens=True)]
+    @property
+    def warning(self) -> str:
+        """What the user should know before it starts; empty where there is nothing."""
+        if self._normalises is False:
+            return (
+                "without the package sacremoses, quotation marks and dashes reach a Marian model as they are, "
+                "not as in its training; pip install 'cse-registry[translate]'"
+            )
+        return self._instruction.warning
 
-    def _check(self) -> None:
-        """Refuse, before anything is loaded, what could not translate or would translate wrongly."""
-        settings, kind = self.settings, self._config.model_type
-        if not self._config.is_encoder_decoder:
-            raise CseError(
-                f"model {settings.model!r} is a {kind}, not a sequence-to-sequence model: it cannot translate",
-                "use for example Helsinki-NLP/opus-mt-en-de, facebook/m2m100_418M or google-t5/t5-small",
-            )
-        if kind == "t5" and settings.prefix is None:
-            raise CseError(
-                f"model {settings.model!r} is a T5 and has to be told what to do",
-                "give --prefix, for example --prefix 'translate English to German: ' (or '' for a fine-tuned one)",
-            )
-        folder = Path(locate(settings.model))
-        if not (folder / "tokenizer.json").is_file() and importlib.util.find_spec("sentencepiece") is None:
-            raise CseError(
-                f"the tokenizer of model {settings.model!r} needs the package sentencepiece, which is not installed",
-                "pip install 'cse-registry[translate]'",
-            )
+    def translate(self, windows: Iterable[Sequence[str]]) -> Generator[Batch, None, None]:
+        """Yield translations batch by batch; the order within a window is by length, longest first."""
+        for window in windows:
+            yield from self._window(window)
+
+    def _window(self, sentences: Sequence[str]) -> Generator[Batch, None, None]:
+        encoded = self._tokenizer(
+            [self.prefix + sentence for sentence in sentences], truncation=True, max_length=self.settings.max_length
+        )["input_ids"]
+        order = sorted(range(len(sentences)), key=lambda row: len(encoded[row]), reverse=True)
+        while order:
+            size = max(1, self.batch_tokens // (self.settings.beams * len(encoded[order[0]])))
+            rows, order = order[:size], order[size:]
+            lines = self._batch([encoded[row] for row in rows])
+            if lines is None:
+                self._batch_tokens = len(rows) // 2 * self.settings.beams * len(encoded[rows[0]])
+                order = rows + order
+            else:
+                yield [(sentences[row], line) for row, line in zip(rows, lines, strict=True)]
+
+    def _batch(self, encoded: list[list[int]]) -> list[str] | None:
+        """Return one line a sentence, or None where memory does not hold so many."""
+        inputs = self._tokenizer.pad({"input_ids": encoded}, return_tensors="pt").to(self.compute.device)
+        try:
+            with torch.inference_mode():
+                made = self._model.generate(
+                    input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"],
+                    forced_bos_token_id=self._instruction.first_token, num_beams=self.settings.beams, do_sample=False,
+                    max_length=None, max_new_tokens=self.settings.max_length,
+                )  # fmt: skip
+        except torch.OutOfMemoryError as error:
+            if len(encoded) == 1:
+                raise RunFailedError(
+                    f"{self.compute.describe()} has not enough memory to translate one sentence of "
+                    f"{len(encoded[0])} tokens",
+                    "give a lower --max-length, fewer --beams, or --device cpu",
+                ) from error
+        else:
+            return [" ".join(line.split()) for line in self._tokenizer.batch_decode(made, skip_special_tokens=True)]
+        torch.cuda.empty_cache()
+        return None
+
+    @property
+    def batch_tokens(self) -> int:
+        """Size of a batch, as it is now."""
+        if self._batch_tokens is None:
+            self._batch_tokens = 4096 if self.compute.device.type == "cpu" else 16384
+        return self._batch_tokens
 
     @cached_property
-    def _tokenizer(self) -> Any:
-        tokenizer = load_tokenizer(self.settings.model)
-        if self.settings.source is not None and hasattr(tokenizer, "src_lang"):
-            self._language(tokenizer, self.settings.source, "--from")
-            tokenizer.src_lang = self.settings.source
-        return tokenizer
+    def compute(self) -> Compute:
+        """Where it computes."""
+        return choose(self._device)
 
     @cached_property
     def _model(self) -> Any:
+        from safetensors import SafetensorError
         from transformers import AutoModelForSeq2SeqLM
 
         quiet_transformers()
@@ -124,33 +162,146 @@ class Translator:
             model = AutoModelForSeq2SeqLM.from_pretrained(
                 locate(self.settings.model), dtype=dtype, trust_remote_code=False
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise CseError(
                 f"model {self.settings.model!r} cannot be loaded: {str(error).strip().partition(chr(10))[0]}"
             ) from error
         return model.to(self.compute.device).eval()
 
     @cached_property
-    def _target(self) -> dict[str, int]:
-        """The target language, for models whose first word names it."""
-        if not hasattr(self._tokenizer, "src_lang"):
-            return {}
-        return {"forced_bos_token_id": self._language(self._tokenizer, self.settings.target, "--to")}
+    def _normalises(self) -> bool | None:
+        """Whether a Marian model's punctuation is normalised, which changes what it translates."""
+        return importlib.util.find_spec("sacremoses") is not None if self._config.model_type == "marian" else None
 
-    def _language(self, tokenizer: Any, code: str | None, option: str) -> int:
-        if hasattr(tokenizer, "lang_code_to_id"):
-            codes = dict(tokenizer.lang_code_to_id)
-        else:
-            named = [token for token in map(str, tokenizer.get_added_vocab()) if _LANGUAGE.match(token)]
-            codes = {token: tokenizer.convert_tokens_to_ids(token) for token in named}
-        if code is None:
-            raise CseError(
-                f"model {self.settings.model!r} knows {len(codes)} languages",
-                f"say which with {option}, for example {option} {next(iter(codes), 'de')}",
-            )
-        if code not in codes:
-            raise CseError(
-                f"{option}: model {self.settings.model!r} has no language {code!r}.{suggestion(code, codes)}",
-                f"some that it has: {', '.join(sorted(codes)[:8])}",
-            )
-        return int(codes[code])
+    def _instruct(self) -> Instruction:
+        settings = self.settings
+        made = instruction(settings.model, self._config, self._tokenizer, settings.languages, settings.prefix)
+        if made.source is not None:
+            self._tokenizer.src_lang = made.source
+        return made
+
+
+def _check(model: str, config: Any) -> None:
+    """Refuse what could not translate, before anything is loaded."""
+    if not config.is_encoder_decoder:
+        raise CseError(
+            f"model {model!r} is a {config.model_type}, not a sequence-to-sequence model: it cannot translate",
+            "use for example Helsinki-NLP/opus-mt-en-de, facebook/m2m100_418M or google-t5/t5-small",
+        )
+    if not (Path(locate(model)) / "tokenizer.json").is_file() and importlib.util.find_spec("sentencepiece") is None:
+        raise CseError(
+            f"the tokenizer of model {model!r} needs the package sentencepiece, which is not installed",
+            "pip install 'cse-registry[translate]'",
+        )
+
+
+class Workers:
+    """Translates in one spawned process a device: windows of sentences go out, batches of translations come back.
+
+    A worker that dies is replaced once for each window; what it had sent back is kept.
+
+    Args:
+        translator: What each of them does; its model is not loaded in this process.
+        devices: Where, one process each.
+    """
+
+    def __init__(self, translator: Translator, devices: Sequence[str]) -> None:
+        self.identity = translator.identity
+        self._arguments = (translator.settings, translator.asked_batch_tokens, len(devices))
+        self._devices = devices
+
+    def translate(self, windows: Iterable[Sequence[str]]) -> Generator[Batch, None, None]:
+        """Yield translations as they come, in no order.
+
+        Raises:
+            CseError: What a worker raised.
+            RunFailedError: Two workers died over the same sentences.
+        """
+        source = iter(windows)
+        first = list(islice(source, len(self._devices)))
+        queue = chain(first, source)
+        workers = dict(self._start(device) for device in self._devices[: len(first)])
+        try:
+            while workers:
+                ready = wait(list(workers))
+                for connection in [each for each in workers if each in ready]:
+                    worker = workers[connection]
+                    try:
+                        told = connection.recv()
+                    except (EOFError, OSError):
+                        del workers[connection]
+                        workers.update([self._start(worker.device, died=worker)])
+                        continue
+                    if isinstance(told, CseError):
+                        raise told
+                    if told:
+                        worker.left.difference_update(sentence for sentence, _ in told)
+                        yield told
+                    elif not worker.hand_out(connection, queue):
+                        workers.pop(connection).end()
+        finally:
+            for worker in workers.values():
+                worker.end()
+
+    def _start(self, device: str, died: _Worker | None = None) -> tuple[Connection, _Worker]:
+        if died is not None:
+            died.process.join()
+            if died.again:
+                code = died.process.exitcode or 0
+                how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+                raise RunFailedError(
+                    f"two workers on {device} died, one after the other, over the same sentences; the second {how}",
+                    "memory may be short: give a lower --batch-tokens or fewer --workers; what is translated is kept",
+                )
+        ours, theirs = multiprocessing.Pipe()
+        process = multiprocessing.get_context("spawn").Process(
+            target=_work, args=(theirs, device, *self._arguments), daemon=True
+        )
+        resource_tracker.ensure_running()  # would unblock the signal below
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # Ctrl-C is for the parent, which ends its workers
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        theirs.close()
+        return ours, _Worker(process, device, set() if died is None else died.left, again=died is not None)
+
+
+@dataclass
+class _Worker:
+    """What the parent knows of a worker: the sentences it has not sent back, and whether another died over them."""
+
+    process: SpawnProcess
+    device: str
+    left: set[str]
+    again: bool
+
+    def hand_out(self, connection: Connection, queue: Iterator[Sequence[str]]) -> bool:
+        """Answer a worker that asks for sentences; return whether there were some."""
+        if not self.left:
+            self.left, self.again = set(next(queue, ())), False
+        if self.left:
+            with suppress(BrokenPipeError, ConnectionResetError):  # found dead when it is listened to
+                connection.send(sorted(self.left))
+        return bool(self.left)
+
+    def end(self) -> None:
+        """End its process."""
+        self.process.kill()
+        self.process.join()
+
+
+def _work(connection: Connection, device: str, settings: Settings, batch_tokens: int | None, workers: int) -> None:
+    """Translate what the parent sends; an empty answer asks for more."""
+    if device == "cpu" and chosen_by_hand() is None:
+        torch.set_num_threads(max(1, allowed() // workers))
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
+        try:
+            translator = Translator(settings, device, batch_tokens)
+            connection.send([])
+            while True:
+                for batch in translator.translate([connection.recv()]):
+                    connection.send(batch)
+                connection.send([])
+        except CseError as error:
+            connection.send(error)

@@ -104,14 +104,20 @@ def write_packed(packed: Packed, _: str) -> None:
 
 def print_translation(made: Translation) -> None:
     """Say what was written and how a recipe uses it."""
-    reused = f", {made.reused:,} of them from before" if made.reused else ""
-    sys.stderr.write(f"{made.rows:,} sentences translated{reused}; in a recipe:\n")
-    sys.stdout.write(f"[data]\nfile = {json.dumps(str(made.output), ensure_ascii=False)}\n")
+    reused = f", {made.reused:,} of them translated before or repeated" if made.reused else ""
+    shards = "" if made.file == str(made.output) else f"written to {made.output}; when all shards are there, "
+    sys.stderr.write(f"{made.rows:,} rows{reused}; {shards}in a recipe:\n")
+    sys.stdout.write(f"[data]\nfile = {json.dumps(made.file, ensure_ascii=False)}\n")
+
+
+def print_interrupted() -> None:
+    """Say that nothing is lost."""
+    sys.stderr.write("stopped; the same command goes on from here\n")
 
 
 def write_translation(made: Translation) -> None:
     """Write one JSON document."""
-    _write({"output": str(made.output), "rows": made.rows, "reused": made.reused})
+    _write({"output": str(made.output), "rows": made.rows, "reused": made.reused, "file": made.file})
 
 
 def _write(document: dict[str, object]) -> None:

@@ -1,9 +1,12 @@
 import json
 import os
 import signal
+import sqlite3
 import sys
 import time
+from contextlib import closing
 
+import psutil
 import pytest
 
 from cse_cli import app as cli
@@ -96,43 +99,95 @@ def test_check_of_an_unknown_set_suggests(cse):
 
 def test_translate_writes_a_file_that_a_recipe_reads(cse, tmp_path, home):
     model = tiny_t5(tmp_path)
-    call = ("data", "translate", "graded_pairs", "--model", model, "--prefix", "", "--limit", 9, "--max-length", 8)
+    call = ("data", "translate", "graded_pairs", "--model", model, "--to", "de", "--limit", 9, "--max-length", 8)
     code, out, err = cse(*call)
-    output = home / "translations" / "graded_pairs.t5.tsv"
+    output = home / "translations" / "graded_pairs.t5.de.tsv"
     assert (code, out) == (0, f'[data]\nfile = "{output}"\n')
-    assert "9 sentences translated" in err
+    assert "9 rows; in a recipe:" in err
     assert len(output.read_text().split("\n")) == 9 + 2
-    code, out, _ = cse(*call, "--json", "-o", tmp_path / "own.tsv")
-    assert json.loads(out) == {"schema_version": 1, "output": str(tmp_path / "own.tsv"), "rows": 9, "reused": 9}
-    code, _, err = cse(*call, "-o", tmp_path / "own.tsv")
+    own = str(tmp_path / "own.tsv")
+    code, out, _ = cse(*call, "--json", "-o", own)
+    assert json.loads(out) == {"schema_version": 1, "output": own, "rows": 9, "reused": 9, "file": own}
+    code, _, err = cse(*call, "-o", own)
     assert code == 2
     assert "exists already" in err
 
 
-@pytest.mark.slow
-def test_translate_survives_kills(tmp_path, home, cse):
-    model = tiny_t5(tmp_path)
-    source = tmp_path / "mine.txt"
-    source.write_text("".join(f"two dogs sees {i}\n" for i in range(4000)))
-    output = tmp_path / "made.tsv"
-    call = ["cse_cli", "data", "translate", source, "--model", model, "--prefix", ""]
-    call += ["--max-length", "8", "--json", "-o", output]
-    parts = home / "cache" / "translations"
-    for wanted in (1, 3):
-        running = Forked(call, tmp_path)
-        deadline = time.monotonic() + 60
-        while len(list(parts.glob("*/*.tsv"))) < wanted and time.monotonic() < deadline:
-            time.sleep(0.01)
+def test_a_shard_says_how_all_are_read_together(cse, tmp_path):
+    model, output = tiny_t5(tmp_path), tmp_path / "made.tsv"
+    call = ("data", "translate", "graded_pairs", "--model", model, "--to", "de", "--limit", 9, "--max-length", 8)
+    code, out, err = cse(*call, "--shard", "2/4", "-o", output)
+    assert (code, out) == (0, f'[data]\nfile = "{tmp_path}/made.*-of-4.tsv"\n')
+    assert f"2 rows; written to {tmp_path}/made.2-of-4.tsv; when all shards are there, in a recipe:" in err
+    code, _, err = cse(*call, "--shard", "5/4")
+    assert (code, "'5/4' is not a shard" in err) == (2, True)
+
+
+@pytest.fixture
+def long_translation(tmp_path, home):
+    """The arguments of a translation that takes minutes; how many rows of it are stored; what they are to be."""
+    source, rows = tmp_path / "mine.txt", [f"two dogs sees {i}" for i in range(4000)]
+    source.write_text("".join(f"{row}\n" for row in rows))
+    call = ["data", "translate", source, "--model", tiny_t5(tmp_path), "--to", "de"]
+    call += ["--max-length", "32", "--json", "-o", tmp_path / "made.tsv"]
+
+    def stored():
+        try:
+            (file,) = (home / "cache" / "translations").glob("*.sqlite")
+            with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as store:
+                return store.execute("SELECT count(*) FROM translations").fetchone()[0]
+        except (ValueError, sqlite3.OperationalError):
+            return 0
+
+    return call, stored, rows
+
+
+def _until_more_is_stored(stored, running):
+    before, deadline = stored(), time.monotonic() + 120
+    while stored() == before and time.monotonic() < deadline and running.poll() is None:
+        time.sleep(0.02)
+
+
+def _finish(cse, call, kept, rows):
+    code, out, err = cse(*call)
+    assert code == 0, err
+    assert json.loads(out)["reused"] == kept > 0
+    lines = call[-1].read_text().split("\n")
+    assert [line.split("\t")[0] for line in lines[1:-1]] == rows
+
+
+@pytest.mark.process
+def test_translate_survives_kills(tmp_path, cse, long_translation):
+    call, stored, rows = long_translation
+    for _ in range(2):
+        running = Forked(["cse_cli", *call[:-2], "--batch-tokens", "40", *call[-2:]], tmp_path)
+        _until_more_is_stored(stored, running)
         os.kill(running.pid, signal.SIGKILL)
         running.wait()
-        assert not output.exists()
-    code, out, err = cse(*call[1:])
-    assert code == 0, err
-    made = json.loads(out)
-    assert made["rows"] == 4000
-    assert made["reused"] >= 3 * 512
-    lines = output.read_text().split("\n")
-    assert [line.split("\t")[0] for line in lines[1:-1]] == [f"two dogs sees {i}" for i in range(4000)]
+        assert not call[-1].exists()
+    _finish(cse, call, stored(), rows)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_ends_everything_within_two_seconds_and_keeps_what_is_done(tmp_path, cse, long_translation, workers):
+    call, stored, rows = long_translation
+    options = ["--batch-tokens", "40", "--workers", workers, "--device", "cpu"]
+    running = Forked(["cse_cli", *call[:-2], *options, *call[-2:]], tmp_path)
+    _until_more_is_stored(stored, running)
+    children = psutil.Process(running.pid).children(recursive=True)
+    assert len(children) >= (2 if workers == "2" else 0)
+    before, pressed = stored(), time.monotonic()
+    os.killpg(running.pid, signal.SIGINT)
+    _, err = running.communicate(timeout=20)
+    took = time.monotonic() - pressed
+    assert (running.returncode, took < 2) == (130, True), (err, took)
+    assert err.endswith("stopped; the same command goes on from here\n")
+    assert "Traceback" not in err
+    psutil.wait_procs(children, timeout=2)
+    assert not [child for child in children if child.is_running()]
+    assert stored() >= before > 0
+    _finish(cse, call, stored(), rows)
 
 
 def test_every_command_has_an_example():
