@@ -193,7 +193,7 @@ def _model(wanted: Requirement, ask_hub: bool) -> Availability:
     state = models.model_state(wanted.name, ask_hub=ask_hub and models.known(wanted.name) is None)
     licence = state.licence or ""
     if state.path is not None:
-        return Availability(wanted, "here", str(state.path), (state.path,), 0, licence)
+        return Availability(wanted, "here", _origin(state.path), (state.path,), 0, licence)
     if state.repository is None:
         models.locate(wanted.name)  # says what is wrong with the path
     assert state.repository is not None
@@ -207,7 +207,7 @@ def _dataset(wanted: Requirement, ask_hub: bool) -> Availability:
     licence = catalogue.entry(wanted.name).licence
     if found is not None:
         origin, source = found
-        return Availability(wanted, "here", origin if origin == "generated" else source.where, source.paths, 0, licence)
+        return Availability(wanted, "here", origin, source.paths, 0, licence)
     states = [catalogue.state(*root) for root in catalogue.roots(wanted.name, wanted.split)]
     lacking = [state for state in states if state.origin is None]
     for state in lacking:
@@ -226,7 +226,7 @@ def _hub_set(wanted: Requirement, ask_hub: bool) -> Availability:
         hub.remote_files(asked.repository)  # says whether there is such a repository
     state = asked.state(wanted.split)
     if state.path is not None:
-        return Availability(wanted, "here", str(state.path), (state.path,), 0)
+        return Availability(wanted, "here", "cache", (state.path,), 0)
     return Availability(wanted, "fetchable", _hub_name(asked.repository), (), state.bytes)
 
 
@@ -235,10 +235,16 @@ def _file(wanted: Requirement, _: bool) -> Availability:
     if path is None:
         how = f"make it: {wanted.command}" if wanted.command else "put it into the current folder, or below $CSE_DATA"
         return Availability(wanted, "missing", problem=f"no file {wanted.name}", action=how)
-    return Availability(wanted, "here", str(path), (path,), 0)
+    return Availability(wanted, "here", str(path.parent), (path,), 0)
 
 
 _LOOK = {"model": _model, "dataset": _dataset, "file": _file}
+
+
+def _origin(model: Path) -> str:
+    """Return in a word where the directory of a model lies."""
+    folders = {"package": models.PRETRAINED, "CSE_MODELS": models.own_folder(), "cache": hub.cache_folder()}
+    return next((name for name, folder in folders.items() if model.is_relative_to(folder.absolute())), str(model))
 
 
 def _hub_name(repository: hub.Repository) -> str:

@@ -60,7 +60,7 @@ def print_availability(found: Sequence[Availability]) -> None:
     """Print a row a requirement: what it is, whether it is here, its size, where from, its licence, who wants it."""
     rows = [
         (
-            one.requirement.title, one.state, "-" if one.bytes is None else decimal(one.bytes), one.origin,
+            one.requirement.title, one.state, decimal(one.bytes) if one.bytes else "-", one.origin or "-",
             one.licence or "-", ", ".join(one.requirement.wanted_by) or "-",
         )
         for one in found
