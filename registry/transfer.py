@@ -55,6 +55,7 @@ class TransferError(MissingError):
     """A server refused, or did not answer.
 
     Attributes:
+        label: What was to be fetched.
         status: HTTP status; None where there was no answer.
         code: The hub's `X-Error-Code`, such as "GatedRepo"; empty elsewhere.
         reason: What happened, without the address.
@@ -64,7 +65,7 @@ class TransferError(MissingError):
         super().__init__(
             f"{label} could not be fetched: {reason}", "try again later, or check the address and the proxy"
         )
-        self.status, self.code, self.reason = status, code, reason
+        self.label, self.status, self.code, self.reason = label, status, code, reason
 
 
 class DiskError(CseError):

@@ -204,14 +204,20 @@ def test_the_token_goes_to_the_hub_alone(remote, monkeypatch):
 ANSWERS = [
     ({"gated": True}, MissingError, 3, "data set 'owner/rows' is gated", "hf auth login"),
     ({"status": 401}, UnknownNameError, 2, "the hub has no data set 'owner/rows', or it is private", "hf auth login"),
-    ({"status": 403}, MissingError, 3, "the hub refuses data set 'owner/rows': 403", "accept its terms"),
-    ({"status": 404}, MissingError, 3, "lacks a part of data set 'owner/rows'", "tree/main"),
+    ({"status": 403}, MissingError, 3, "the hub refuses data set 'owner/rows'.* with 403", "accept its terms"),
+    ({"status": 404}, MissingError, 3, "has not all of data set 'owner/rows'.* 404", "tree/main"),
     ({"status": 500}, MissingError, 3, r"500 made to fail \(5 tries", "hf download owner/rows"),
     ({"hang": 2}, MissingError, 3, "127.0.0.1 does not answer", "HF_ENDPOINT"),
 ]
 BYTES = [
     ({"drop_after": 0}, MissingError, 3, "broke off", "HF_ENDPOINT"),
-    ({"corrupt": True}, MissingError, 3, "twice with wrong bytes: SHA-256", "cse data download --force rows"),
+    (
+        {"corrupt": True},
+        MissingError,
+        3,
+        "'owner/rows', file train.bin, .*twice with wrong bytes: SHA-256",
+        "cse data download --force rows",
+    ),
 ]
 CASES = [(where, *case) for where in ("/resolve/", "/api/.*/revision", "/tree/") for case in ANSWERS]
 CASES += [("/resolve/", *case) for case in BYTES]
