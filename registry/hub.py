@@ -468,14 +468,18 @@ def _explained(repository: Repository, error: TransferError, hint: str) -> CseEr
             f"the hub has no {what}, or it is private.{hint}",
             f"`hf auth login` if it is yours, else {_ways_out(repository)}",
         )
+    file = error.label.removeprefix(f"{repository.id}/")
+    part = f", file {file}," if file != error.label else ""
     if error.status == 403:
         return MissingError(
-            f"the hub refuses {what}: {error.reason}",
+            f"the hub refuses {what}{part} with {error.reason}",
             f"`hf auth login` with a token that may read it, and accept its terms on {repository.page}",
         )
     if error.status == 404:
-        return MissingError(f"the hub lacks a part of {what}: {error.message}", f"see {repository.page}/tree/main")
-    message = f"{what} is not on this machine and could not be fetched: {error.reason}.{hint}"
+        return MissingError(
+            f"the hub has not all of {what}{part} and says {error.reason}", f"see {repository.page}/tree/main"
+        )
+    message = f"{what}{part} is not on this machine and could not be fetched: {error.reason}.{hint}"
     if "wrong bytes" in error.reason:
         return MissingError(message, error.next_action)
     if others := _other_commits(repository):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TRIES = 5
 """Tries in a row that may bring nothing."""
 
-SILENCE = 30.0
+SILENCE = 25.0
 """Seconds without an answer or a byte, over all tries, after which a transfer is given up."""
 
 READ_TIMEOUT = 10.0
@@ -55,6 +55,7 @@ class TransferError(MissingError):
     """A server refused, or did not answer.
 
     Attributes:
+        label: What was to be fetched.
         status: HTTP status; None where there was no answer.
         code: The hub's `X-Error-Code`, such as "GatedRepo"; empty elsewhere.
         reason: What happened, without the address.
@@ -64,7 +65,7 @@ class TransferError(MissingError):
         super().__init__(
             f"{label} could not be fetched: {reason}", "try again later, or check the address and the proxy"
         )
-        self.status, self.code, self.reason = status, code, reason
+        self.label, self.status, self.code, self.reason = label, status, code, reason
 
 
 class DiskError(CseError):
@@ -247,8 +248,12 @@ def _failure(label: str, url: str, error: Exception) -> TransferError:
     if isinstance(error, httpx2.TimeoutException):
         return TransferError(label, f"{host} does not answer")
     if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
-        return TransferError(label, f"{host} cannot be reached: {error}")
-    return TransferError(label, f"the connection to {host} broke off: {str(error) or type(error).__name__}")
+        return TransferError(label, f"{host} cannot be reached: {_brief(error)}")
+    return TransferError(label, f"the connection to {host} broke off: {_brief(error)}")
+
+
+def _brief(error: Exception) -> str:
+    return str(error).partition(" (")[0] or type(error).__name__
 
 
 def _worth_retrying(failure: TransferError) -> bool:
@@ -409,12 +414,12 @@ class _Download:
             retries.pause(failure, wanted, self._done() or 0, self.size)
 
     def _done(self) -> int | None:
-        """Return the bytes that are there; a part that is too long is removed."""
+        """Return the bytes that are there; a part that is too long, or empty, is removed."""
         try:
             found = self.part.stat().st_size
         except FileNotFoundError:
             return None
-        if self.size is not None and found > self.size:
+        if self.size is not None and (found > self.size or found == 0 < self.size):
             self.part.unlink()
             return None
         return found

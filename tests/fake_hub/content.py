@@ -19,6 +19,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -325,18 +326,12 @@ class Models:
 
     def roberta(self, theirs: str, width: int, *, weights: str = "safetensors") -> None:
         """A random RoBERTa with a byte-level BPE vocabulary; the ones in "bin" have no tokenizer.json."""
-        from tokenizers import ByteLevelBPETokenizer
         from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
-        bpe = ByteLevelBPETokenizer()
-        special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-        bpe.train_from_iterator(
-            (pair[0] for pair in self.pairs), vocab_size=2000, special_tokens=special, show_progress=False
-        )
         folder = self.folder(theirs)
-        bpe.save_model(str(folder))
+        self.bpe.save_model(str(folder))
         config = RobertaConfig(
-            vocab_size=bpe.get_vocab_size(),
+            vocab_size=self.bpe.get_vocab_size(),
             hidden_size=width,
             num_hidden_layers=2,
             num_attention_heads=width // 64,
@@ -348,6 +343,17 @@ class Models:
         (folder / "tokenizer_config.json").write_text('{"model_max_length": 512}')
         if weights == "safetensors":
             RobertaTokenizerFast.from_pretrained(folder).backend_tokenizer.save(str(folder / "tokenizer.json"))
+
+    @cached_property
+    def bpe(self) -> Any:
+        """A byte-level BPE vocabulary of 2000 pieces."""
+        from tokenizers import ByteLevelBPETokenizer
+
+        bpe = ByteLevelBPETokenizer()
+        special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        texts = (pair[0] for pair in self.pairs)
+        bpe.train_from_iterator(texts, vocab_size=2000, special_tokens=special, show_progress=False)
+        return bpe
 
     def t5(self, theirs: str) -> None:
         """A random T5 of width 32 with a Unigram tokenizer.json and the prefixes of the released one."""
