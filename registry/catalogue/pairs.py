@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 HUB = "hf:"
 """How names of the hub's data sets begin."""
 
+ROWS = "rows:"
+"""How digests of rows begin. Runs of earlier versions recorded digests of files, and the two must not be compared."""
+
 _SCORE = "write a number with a decimal point and without quotes, or drop the row"
 
 
@@ -70,11 +73,8 @@ def open_text(name: str, split: str = "train") -> Iterator[dict[str, str]]:
 
 
 def fingerprint(name: str, split: str) -> str:
-    """Return "rows:" and the digest of a split's rows, the same whatever files they come from.
-
-    Until version 0.1 it was the digest of the file; the word in front keeps the two from being compared.
-    """
-    return f"rows:{locate(name, split).digest}"
+    """Return "rows:" and the digest of a split's rows, the same whatever files they come from."""
+    return f"{ROWS}{locate(name, split).digest}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class PairFile:
     def fingerprints(self, split: str) -> dict[str, str]:
         """Return "file/split" → "rows:" and the digest of the pairs, the same for a file and for its `.gz`."""
         rows = "".join(f"{pair.subset}\t{pair.score!r}\t{pair.first}\t{pair.second}\n" for pair in self.pairs)
-        return {f"{self.file}/{split}": f"rows:{hashlib.sha256(rows.encode()).hexdigest()}"}
+        return {f"{self.file}/{split}": f"{ROWS}{hashlib.sha256(rows.encode()).hexdigest()}"}
 
     @cached_property
     def _read(self) -> tuple[list[Pair], dict[str, str]]:
