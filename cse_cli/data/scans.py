@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from pathlib import Path
 
 from cse_cli import home
 from registry.catalogue import FileSource, Scan, Source
+from registry.paths import write_atomically
 
 
 def scan(source: Source) -> Scan:
@@ -22,14 +21,6 @@ def scan(source: Source) -> Scan:
         found = source.scan()
     write_atomically(note, json.dumps(found._asdict()))
     return found
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that other processes see whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
 
 
 def _identity(source: FileSource) -> str:

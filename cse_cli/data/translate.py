@@ -14,11 +14,11 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 
 from cse_cli import home
-from cse_cli.data.scans import write_atomically
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.tokens import Progress
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
+from registry.paths import write_atomically
 
 CHUNK = 512
 """Sentences between two saved states: at most so many are translated again after a kill."""

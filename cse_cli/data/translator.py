@@ -121,7 +121,9 @@ class Translator:
         quiet_transformers()
         dtype = torch.bfloat16 if self.compute.precision == "bf16" else torch.float32
         try:
-            model = AutoModelForSeq2SeqLM.from_pretrained(locate(self.settings.model), dtype=dtype)
+            model = AutoModelForSeq2SeqLM.from_pretrained(
+                locate(self.settings.model), dtype=dtype, trust_remote_code=False
+            )
         except (OSError, ValueError) as error:
             raise CseError(
                 f"model {self.settings.model!r} cannot be loaded: {str(error).strip().partition(chr(10))[0]}"
