@@ -63,7 +63,7 @@ def record_inputs(tracker: tracking.Tracker, prepared: Prepared) -> None:
     tracker.text("resolved.toml", to_toml(recipe.resolved()))
     tracker.text("environment.json", json.dumps(environment(prepared.job.loaded.path), indent=1))
     if prepared.text is not None:
-        source = recipe.data.file or "+".join(recipe.data.dataset)
+        source = recipe.data.named
         tracker.dataset(Path(source).name, prepared.text.fingerprint, "training", source)
     for name, digest in _fingerprints(prepared.experiment).items():
         tracker.dataset(name, digest, "evaluation", name)

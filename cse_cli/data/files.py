@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import glob
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from registry.catalogue import Column, File
 from registry.errors import CseError, UnknownNameError, suggestion
 
 ROWS = 8192
@@ -45,7 +46,7 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
         elif path.is_file():
             files = [path]
         else:
-            files = [Path(name) for name in sorted(glob.glob(str(path), recursive=True)) if Path(name).is_file()]
+            files = sorted(p for p in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if p.is_file())
         if not files:
             what = "no file that can be read in it" if path.is_dir() else "no such file"
             raise CseError(f"{path}: {what}", f"`[data] file` is a path, a folder or a glob of {_known()} files")
@@ -149,7 +150,7 @@ class TextFiles:
     def _split(self, lines: Any, place: _Place) -> dict[str, Any]:
         """Return the cells of lines, column by column.
 
-        The csv builder of `datasets` (5.2), asked for `sep="\\t", quoting=3`, was measured to fill rows that are too
+        The csv builder of `datasets` (5.2), asked for TABs and no quotes, was measured to fill rows that are too
         short with empty cells, and to shift every column by one where the first row is too long, silently in both.
         """
         import pyarrow as pa
@@ -232,6 +233,16 @@ def without_blanks(table: Any) -> Any:
     return table if blank is None or not pc.any(blank).as_py() else table.filter(pc.invert(blank))
 
 
+def as_tables(rows: Iterable[Sequence[str]], columns: Sequence[str]) -> Iterator[Any]:
+    """Yield rows of text as tables."""
+    import pyarrow as pa
+
+    source = iter(rows)
+    while chunk := list(islice(source, ROWS)):
+        cells = zip(*chunk, strict=True)
+        yield pa.table({name: pa.array(column, pa.string()) for name, column in zip(columns, cells, strict=True)})
+
+
 def _names(path: Path, kind: str) -> tuple[str, ...]:
     """Return the names of a file's columns.
 
@@ -241,7 +252,7 @@ def _names(path: Path, kind: str) -> tuple[str, ...]:
     if kind == "text":
         return ("text",)
     if kind == "csv":
-        return _csv_header(path)
+        return File(path).header()
     first = next(_read(path, kind, {}), None)
     if kind != "tsv":
         return ("text",) if first is None else tuple(first.column_names)
@@ -253,12 +264,6 @@ def _names(path: Path, kind: str) -> tuple[str, ...]:
             'for one sentence a line, name the file .txt; otherwise add a header such as "text<TAB>translation"',
         )
     return names
-
-
-def _csv_header(path: Path) -> tuple[str, ...]:
-    from registry.catalogue.formats import csv_rows
-
-    return tuple(next(csv_rows(path), (1, []))[1])
 
 
 def _read(path: Path | str, kind: str, options: Mapping[str, Any]) -> Iterator[Any]:
@@ -286,19 +291,9 @@ def _open(paths: Sequence[Path | str], kind: str, options: Mapping[str, Any]) ->
 
 def _csv(path: Path) -> Iterator[Any]:
     """Yield tables of a `.csv` by our own reader: that of `datasets` fills short rows silently, and names no line."""
-    import pyarrow as pa
-
-    from registry.catalogue.formats import read
-
-    header = _csv_header(path)
-    rows: list[tuple[str, ...]] = []
-    for row in read(path, header, headed=True):
-        rows.append(row)
-        if len(rows) == ROWS:
-            yield pa.table(dict(zip(header, map(list, zip(*rows, strict=True)), strict=True)))
-            rows = []
-    if rows:
-        yield pa.table(dict(zip(header, map(list, zip(*rows, strict=True)), strict=True)))
+    header = File(path).header()
+    rows = (cells for _, cells in File(path).read([Column("", name) for name in header]))
+    yield from as_tables(rows, header)
 
 
 def _guarded(path: Path | str, act: Any) -> Any:
