@@ -10,7 +10,7 @@ from typing import Literal
 
 from registry import hub, paths, transfer
 from registry.catalogue.entries import ALL, DatasetEntry, Parts, Remote, entry
-from registry.catalogue.readers import File, member_of
+from registry.catalogue.readers import File, Table, member_of
 from registry.catalogue.sources import Made, Source
 from registry.errors import MissingError, UnknownNameError
 
@@ -223,7 +223,7 @@ def _copies(about: DatasetEntry, split: str) -> list[_Copy]:
     return [_Copy(about, split, key) for key in about.sources if key in about.split(split).files]
 
 
-def _source(about: DatasetEntry, split: str, *tables: File | Made, remedy: str = Source.remedy) -> Source:
+def _source(about: DatasetEntry, split: str, *tables: Table, remedy: str = Source.remedy) -> Source:
     part = about.split(split)
     return Source(about.columns_of(split), tables, part.rows, part.sha256, about.kind, remedy)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from registry.catalogue.entries import PAIR_COLUMNS, entry
 from registry.catalogue.find import data_folder, locate, own_file
-from registry.catalogue.readers import FORMATS, Column, File, Numbered, names_a_file, no_column, shown
-from registry.catalogue.sources import Record, Source
+from registry.catalogue.readers import FORMATS, Column, File, Numbered, Table, names_a_file, no_column, shown
+from registry.catalogue.sources import Record
 from registry.errors import CseError, MissingError, suggestion
 
 if TYPE_CHECKING:
@@ -62,10 +62,11 @@ def open_text(name: str, split: str = "train") -> Iterator[dict[str, str]]:
         CseError: A row is malformed, or, after the last one, rows are missing.
         MissingError: The data set is not on this machine and cannot be fetched.
     """
-    source, number = locate(name, split), 0
-    for number, row in enumerate(source.rows(), start=1):
+    source, rows = locate(name, split), 0
+    for row in source.rows():
+        rows += 1
         yield dict(zip(source.columns, row, strict=True))
-    source.check(number)
+    source.check(rows)
 
 
 def fingerprint(name: str, split: str) -> str:
@@ -132,7 +133,7 @@ class PairFile:
         """Return the pairs, and where each subset begins."""
         columns = [column for column in (self.first, self.second, self.score, self.subset) if column is not None]
         _demand_different(columns)
-        table = _HubRows(self.file, self.split) if self.file.startswith(HUB) else _table(self.file)
+        table: Table = _HubRows(self.file, self.split) if self.file.startswith(HUB) else _table(self.file)
         pairs: list[Pair] = []
         places: dict[str, str] = {}
         for record in (Record(table, *row) for row in table.read(columns)):
@@ -152,7 +153,7 @@ class _HubRows:
     paths: tuple[Path, ...] = ()
 
     def __init__(self, name: str, split: str) -> None:
-        from registry.catalogue.hub_sets import open_hub_set
+        from registry.catalogue.hub_sets import open_hub_set  # type: ignore[import-not-found,unused-ignore]
 
         self.where = f"{name}, split '{split}'"
         self._rows: datasets.Dataset = open_hub_set(name, split)

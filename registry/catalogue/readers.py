@@ -1,4 +1,4 @@
-r"""Rows of small tables, each with the place it stands at: .txt, .tsv, .csv, .json(l) (plain or .gz), .parquet, archives.
+r"""Rows of small tables, each with the place it stands at: text, TSV, CSV, JSON lines, Parquet.
 
 Text to train on is read by `datasets`. What is evaluated on is read here, because the csv builder of `datasets` was
 measured to fill short rows with NaN without a word, to guess types ("NA" becomes NaN, "005" the number 5) and to name
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn, Protocol
 
 from registry.catalogue.entries import Layout
 from registry.errors import CseError, suggestion
@@ -44,6 +44,28 @@ class Column(NamedTuple):
 
     parameter: str
     name: str
+
+
+class Table(Protocol):
+    """Rows of cells, read as often as asked: a `File`, or what is read as one."""
+
+    @property
+    def where(self) -> str:
+        """What to call it in messages."""
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files it is read from."""
+
+    @property
+    def typed(self) -> bool:
+        """Whether cells have types of their own, so that a number is never text."""
+
+    def place(self, number: int) -> str:
+        """Return where a row stands, as messages name it."""
+
+    def read(self, columns: Sequence[Column]) -> Numbered:
+        """Yield the number and the wanted cells of each row."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +241,7 @@ def _matched(file: File, columns: Sequence[Column]) -> Numbered:
     pattern = re.compile(file.layout.pattern)
     for number, line in islice(file.lines(), file.layout.skip, None):
         if (found := pattern.fullmatch(line)) is None:
-            raise CseError(f"{file.place(number)}: {shown(line)} is not of the form {pattern.pattern}", "fetch it again")
+            raise CseError(f"{file.place(number)}: {shown(line)} does not match {pattern.pattern}", "fetch it again")
         yield number, tuple(" ".join(found[column.name].split()) for column in columns)
 
 
@@ -271,8 +293,8 @@ def _jsonl(file: File, columns: Sequence[Column]) -> Numbered:
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
-            reason = f"{error.msg.removesuffix(' at')} at character {error.pos + 1}" if line.strip() else "an empty line"
-            raise CseError(f"{where}: not JSON: {reason}", _JSONL) from error
+            found = f"{error.msg.removesuffix(' at')} at character {error.pos + 1}"
+            raise CseError(f"{where}: not JSON: {found if line.strip() else 'an empty line'}", _JSONL) from error
         except (ValueError, RecursionError) as error:
             raise CseError(f"{where}: not JSON that can be read: {error}", _JSONL) from error
         if not isinstance(record, Mapping):

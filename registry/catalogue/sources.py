@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from registry.catalogue.entries import Generated, Kind
-from registry.catalogue.readers import Column, File, Numbered, Row, shown
+from registry.catalogue.readers import Column, File, Numbered, Row, Table, shown
 from registry.errors import CseError, UnknownNameError, suggestion
 
 
@@ -53,7 +53,7 @@ class Made:
 class Record(NamedTuple):
     """The wanted cells of one row: text as it stands in the file, or values of the file's own types."""
 
-    table: File | Made
+    table: Table
     number: int
     cells: Row
 
@@ -77,7 +77,7 @@ class Source:
     """
 
     columns: tuple[str, ...]
-    tables: tuple[File | Made, ...]
+    tables: tuple[Table, ...]
     expected: int | None = None
     sha256: str = ""
     kind: Kind = "text"
@@ -106,8 +106,10 @@ class Source:
         self.demand(columns)
         wanted = [Column("", name) for name in columns]
         for table in self.tables:
-            for number, cells in table.read(wanted):
-                yield _as_text(Record(table, number, cells), columns) if table.typed else cells
+            if table.typed:
+                yield from (_as_text(Record(table, *row), columns) for row in table.read(wanted))
+            else:
+                yield from (cells for _, cells in table.read(wanted))
 
     def records(self, columns: Sequence[Column]) -> Iterator[Record]:
         """Yield the wanted cells of each row, as they stand in the file, with their place."""
@@ -128,12 +130,12 @@ class Source:
         Raises:
             CseError: Rows are missing or malformed.
         """
-        rows, digest = self._scanned
+        rows, digest = self.scanned
         self.check(rows)
         if self.sha256 and digest != self.sha256:
             warnings.warn(
-                f"{self.where}: {rows} rows, as expected, but their digest is {digest} and the one known {self.sha256}: "
-                "other copies of this data set differ in some cells, and figures may differ a little",
+                f"{self.where}: as many rows as expected, but some differ from the copy this project knows, and "
+                f"figures may differ a little: digest {digest}, known {self.sha256}",
                 stacklevel=2,
             )
         return digest
@@ -142,13 +144,14 @@ class Source:
     def known(self) -> bool | None:
         """Whether the rows are those the catalogue knows; None if some are missing or malformed."""
         try:
-            rows, digest = self._scanned
+            rows, digest = self.scanned
         except CseError:
             return None
         return digest == (self.sha256 or digest) if rows == self.expected else None
 
     @cached_property
-    def _scanned(self) -> tuple[int, str]:
+    def scanned(self) -> tuple[int, str]:
+        """Rows, and their digest, unchecked."""
         columns = [name for name in self.columns if name != "subset"]
         rows, digest = 0, hashlib.sha256()
         for cells in self.read(columns):

@@ -38,10 +38,11 @@ class Sts(Evaluator):
 
     Args:
         dataset: Name in the data catalogue; or give `file`.
-        split: Split of it; "all" joins its splits. Of a file, what it counts as: only "dev" and the like may select.
+        split: Split of it, or of the hub's; "all" joins the splits of `dataset`. Of a file, what it counts as: only
+            "dev" and the like may select.
         aggregate: The aggregate shown as `spearman` and `pearson`.
-        file: Pairs of your own instead: a .tsv, .csv, .jsonl (plain or .gz) or .parquet with named columns. A relative
-            path counts from the current folder, then from $CSE_DATA.
+        file: Pairs of your own instead: a .tsv, .csv, .jsonl (plain or .gz) or .parquet with named columns; a relative
+            path counts from the current folder, then from $CSE_DATA. Or a data set of the hub, "hf:owner/name".
         score_column: Column of the file with the gold score: any scale, more is more alike.
         first_column: Column of the file with the first sentence.
         second_column: Column of the file with the second sentence.
@@ -80,7 +81,7 @@ class Sts(Evaluator):
         if file is not None:
             subset = None if subset_column is None else Column("subset_column", subset_column)
             first, second = Column("first_column", first_column), Column("second_column", second_column)
-            self.own = PairFile(file, first, second, Column("score_column", score_column), subset)
+            self.own = PairFile(file, first, second, Column("score_column", score_column), subset, split)
             self.own.scored()  # what is wrong with it is told before training, not after
         self._series: Mapping[str, Sequence[float]] = {}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from registry.catalogue import FileSource
+from registry.catalogue import File, Source
 from registry.catalogue.find import data_folder, own_file
 from registry.errors import CseError, MissingError
 
@@ -23,7 +23,7 @@ class Translations:
     """
 
     def __init__(self, file: str, column: str) -> None:
-        self.source = FileSource((_found(file),), ("text", column))
+        self.source = Source(("text", column), (File(_found(file)),))
 
     def of(self, sentences: Sequence[str]) -> list[str]:
         """Return the translation of each sentence, whose white space is single blanks.
@@ -42,11 +42,11 @@ class Translations:
 
     def fingerprints(self) -> dict[str, str]:
         """Return "file/column" → digest of its content."""
-        return {f"{self.source.paths[0].name}/{self.source.columns[1]}": self.source.scan().digest}
+        return {f"{self.source.paths[0].name}/{self.source.columns[1]}": f"rows:{self.source.digest}"}
 
     @cached_property
     def _table(self) -> dict[str, str]:
-        return {" ".join(text.split()): other for text, other in self.source.read(self.source.columns)}
+        return {" ".join(text.split()): other for text, other in self.source.rows()}
 
 
 def _found(file: str) -> Path:
