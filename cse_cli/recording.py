@@ -65,7 +65,7 @@ def record_inputs(tracker: tracking.Tracker, prepared: Prepared) -> None:
     tracker.text("commits.json", json.dumps(hub.used(), indent=1))
     tracker.text("environment.json", json.dumps(environment(prepared.job.loaded.path), indent=1))
     if prepared.text is not None:
-        source = recipe.data.file or "+".join(recipe.data.dataset)
+        source = recipe.data.named
         tracker.dataset(Path(source).name, prepared.text.fingerprint, "training", source)
     for name, digest in _fingerprints(prepared.experiment).items():
         tracker.dataset(name, digest, "evaluation", name)

@@ -13,6 +13,7 @@ from cse_cli.cores import settle
 from cse_cli.data.batches import Batches
 from cse_cli.data.requirements import fetch, merged
 from cse_cli.data.sources import Text, open_text
+from cse_cli.data.stream import Stream, open_stream
 from cse_cli.devices import choose
 from cse_cli.evaluation import evaluate
 from cse_cli.home import home
@@ -28,7 +29,9 @@ from cse_cli.training import checkpoint
 from cse_cli.training.loop import Trainer, state_digest
 from registry import hub
 from registry.distributed import rank, world_size
-from registry.errors import RunFailedError
+from registry.errors import CseError, RunFailedError
+
+_STEPS = "n sentences are n / train.batch_size steps"
 
 
 def prepare(job: Job, observer: Observer) -> Prepared:
@@ -49,18 +52,19 @@ def prepare(job: Job, observer: Observer) -> Prepared:
         return Prepared(job, compute, experiment, None, None, 0)
     place = rank(), world_size()
 
+    settings = experiment.plans, recipe.train.batch_size, recipe.data.max_length, job.seed, *place
+
     def read() -> tuple[Text, Batches]:
         text = open_text(recipe.data, experiment.columns)
-        return text, Batches(
-            text,
-            experiment.plans,
-            recipe.train.batch_size,
-            recipe.data.max_length,
-            job.seed,
-            *place,
-            progress=_tokenising(observer),
-        )
+        for notice in text.notices:
+            observer.warned(notice)
+        return text, Batches(text, *settings, progress=_tokenising(observer))
 
+    if recipe.data.streaming:
+        if recipe.train.steps is None:
+            raise CseError("data.streaming needs train.steps: the length of a stream is not known", _STEPS)
+        stream = open_stream(recipe.data, experiment.columns)
+        return Prepared(job, compute, experiment, stream, Stream(stream, *settings), recipe.train.steps)
     text, batches = after_first(read)
     steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
     return Prepared(job, compute, experiment, text, batches, steps)
@@ -175,7 +179,7 @@ def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer
             home=str(home()),
             steps=prepared.steps,
             done=trainer.progress.step,
-            sentences=prepared.text.rows,
+            sentences=prepared.sentences,
         )
     )
     trainer.run()

@@ -96,7 +96,7 @@ class HubSet:
 
         Args:
             split: Of the configuration.
-            remote: Return addresses to stream from instead of downloading.
+            remote: Return addresses to stream from instead of downloading what is not here.
 
         Raises:
             UnknownNameError: No such repository, configuration or split.
@@ -106,7 +106,7 @@ class HubSet:
         builder, options, names = self._layout(split)
         repository = hub.resolve(self.repository)
         paths: tuple[Path | str, ...]
-        if remote:
+        if remote and hub.cached(self.repository, names) is None:
             paths = tuple(f"hf://datasets/{repository.id}@{repository.revision}/{name}" for name in names)
         else:
             folder = hub.fetch(self.repository, names)
