@@ -16,6 +16,8 @@ from registry.errors import MissingError, UnknownNameError
 
 Origin = Literal["CSE_DATA", "cache", "generated"]
 
+_GITHUB = "https://raw.githubusercontent.com"
+
 
 @dataclass(frozen=True)
 class SplitState:
@@ -188,7 +190,7 @@ class _Copy:
             for name in self.names:
                 target = folder / name
                 draft = target.with_name(f"{target.name}.new") if force else target
-                transfer.download(self.remote.url + name, draft, label=name, repair=repair)
+                transfer.download(_reached(self.remote.url) + name, draft, label=name, repair=repair)
                 draft.replace(target)
         found = self._within(folder)
         if found is None:
@@ -217,6 +219,12 @@ class _Copy:
             tables = [File(path, self.remote, columns, m, (), part.constants, limit) for part, path, m in places]
         again = f"`cse data download --force {self.about.name}` fetches it again"
         return _source(self.about, self.split, *tables, remedy=again)
+
+
+def _reached(url: str) -> str:
+    """Return the address that serves a GitHub file here: $CSE_GITHUB_MIRROR stands for raw.githubusercontent.com."""
+    mirror = os.environ.get("CSE_GITHUB_MIRROR", _GITHUB)
+    return f"{mirror.rstrip('/')}/{url.removeprefix(f'{_GITHUB}/')}" if url.startswith(_GITHUB) else url
 
 
 def _copies(about: DatasetEntry, split: str) -> list[_Copy]:
