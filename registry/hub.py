@@ -411,10 +411,14 @@ def unreachable() -> str | None:
 
 
 def _headers() -> dict[str, str]:
-    """Return user agent and token; the client drops the token where a request is redirected to another host."""
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+    """Return user agent and token; the client drops the token where a request is redirected to another host.
 
-    return dict(build_hf_headers(library_name="cse"))
+    Not `build_hf_headers`: that one asks the hub for a list of agents first, and waits three seconds for it.
+    """
+    from huggingface_hub import __version__, constants, get_token
+
+    token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+    return {"User-Agent": f"cse; hf_hub/{__version__}"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
 
 def _ask(repository: Repository, question: str, hint: str) -> Any:
