@@ -1,4 +1,4 @@
-"""Recipes and studies checked by the dozen."""
+"""Recipes and studies checked by the dozen, and what they need looked for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cse_cli.data.requirements import Availability, availability, merged
 from cse_cli.recipe.find import all_recipes, all_studies, find, is_study, name_of
 from cse_cli.recipe.load import load
 from cse_cli.recipe.problems import RecipeError
@@ -34,6 +35,22 @@ def _files(argument: str) -> Iterator[Path]:
     if not found:
         raise CseError(f"no recipe (*.toml) below the folder '{argument}'", "`cse check` alone checks all known ones")
     yield from found
+
+
+def requirements_of(paths: Sequence[Path]) -> list[Availability]:
+    """Return what recipes, and the cells of studies, need on this machine, and whether it is here.
+
+    Raises:
+        CseError: A recipe is not valid.
+    """
+    recipes = []
+    for path in paths:
+        if is_study(path):
+            study = load_study(str(path))
+            recipes += [cell.load(study.seed_list[0]).recipe for cell in cells(study)]
+        else:
+            recipes.append(load(str(path)).recipe)
+    return [availability(one) for one in merged(recipes)]
 
 
 def check(path: Path) -> dict[str, Any]:

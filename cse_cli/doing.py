@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from cse_cli.data.requirements import fetch, merged
 from cse_cli.job import Job
 from cse_cli.jobs import Asked
 from cse_cli.launch.spread import spread
@@ -15,6 +16,7 @@ from cse_cli.render.dry_run import plan, print_plan, write_plans
 from cse_cli.render.run import print_results, shown_metrics, write_json
 from cse_cli.results import Result
 from cse_cli.running import execute, prepare
+from registry import hub
 from registry.errors import CseError
 
 Made = TypeVar("Made")
@@ -27,6 +29,9 @@ def run_all(queue: Sequence[Job], asked: Asked, *, as_json: bool) -> int:
         CseError: The only job failed, or the processes asked for cannot be had.
     """
     chosen = way(queue, asked.device, asked.processes, asked.workers)
+    commits = queue[0].resume.commits if queue[0].resume is not None else {}
+    with Screen() as screen, hub.pinned(commits):
+        fetch(merged(job.loaded.recipe for job in queue), screen.downloading)
     if chosen.places:
         results, code = _at_once(queue, chosen.places)
     else:

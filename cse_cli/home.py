@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from registry.paths import state_directory
 
 
 def home() -> Path:
     """Return the absolute state directory: `CSE_HOME`, else the user's data directory. Nothing is created."""
-    if configured := os.environ.get("CSE_HOME"):
-        return Path(configured).expanduser().absolute()
-    from platformdirs import user_data_path
-
-    return user_data_path("cse", appauthor=False)
+    return state_directory()
 
 
 def cache() -> Path:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import Text
+from cse_cli.data.stream import Stream, StreamedText
 from cse_cli.devices import Compute
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.resolve import Experiment
@@ -68,6 +69,13 @@ class Prepared:
     job: Job
     compute: Compute
     experiment: Experiment
-    text: Text | None
-    batches: Batches | None
+    text: Text | StreamedText | None
+    batches: Batches | Stream | None
     steps: int
+
+    @property
+    def sentences(self) -> int:
+        """Rows of the training text; of a stream, whose length is not known, those that the steps take."""
+        if self.text is None or self.batches is None:
+            return 0
+        return self.steps * self.batches.batch_size if self.text.rows is None else self.text.rows

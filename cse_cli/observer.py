@@ -40,6 +40,9 @@ class Observer(Protocol):
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
         """Something slow happens before the first step: loading, tokenising."""
 
+    def downloading(self, what: str, done: int, total: int | None) -> None:
+        """Bytes of a file arrive; `total` is None where the server does not say how many there are."""
+
     def started(self, run: Started) -> None:
         """Training begins or goes on."""
 
@@ -63,6 +66,9 @@ class Silent:
     """An observer that says nothing."""
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Say nothing."""
+
+    def downloading(self, what: str, done: int, total: int | None) -> None:
         """Say nothing."""
 
     def started(self, run: Started) -> None:

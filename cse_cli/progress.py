@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from cse_cli.observer import Started
 
@@ -40,13 +51,40 @@ class Screen:
         self._close()
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Say what is being waited for; counts are shown as they grow."""
-        self._close()
+        """Say what is being waited for: a bar in a terminal where there are counts, else plain lines as they grow."""
+        if self.live and total:
+            self._waiting(what, (MofNCompleteColumn(),), done, total)
+        else:
+            self._close()
+            self._plain(what, f" {done:,}/{total:,}" if total else "", done >= total)
+
+    def downloading(self, what: str, done: int, total: int | None) -> None:
+        """Say how many bytes are there: a bar in a terminal, else plain lines now and then."""
+        if self.live:
+            self._waiting(what, (DownloadColumn(), TransferSpeedColumn()), done, total)
+        else:
+            size = f"/{decimal(total)}" if total else ""
+            self._plain(f"downloading {what}", f" {decimal(done)}{size}", done == total)
+
+    def _waiting(self, what: str, columns: Sequence[ProgressColumn], done: int, total: int | None) -> None:
+        if what != self._preparing or self._bar is None:
+            self._close()
+            self._preparing = what
+            self._bar = Progress(
+                TextColumn("[dim]{task.description}[/dim]"), BarColumn(bar_width=None), *columns, TimeRemainingColumn(),
+                console=self.console, transient=True,
+            )  # fmt: skip
+            self._task = self._bar.add_task(escape(what), total=total)
+            self._bar.start()
+        self._bar.update(self._task, completed=done, total=total)
+        if done == total:
+            self._close()
+
+    def _plain(self, what: str, count: str, last: bool) -> None:
         now = time.monotonic()
-        if what == self._preparing and now - self._spoke < PLAIN_EVERY and done < total:
+        if what == self._preparing and now - self._spoke < PLAIN_EVERY and not last:
             return
         self._preparing, self._spoke = what, now
-        count = f" {done:,}/{total:,}" if total else ""
         self.console.print(f"[dim]{escape(what)}{count} …[/dim]", soft_wrap=True)
 
     def started(self, run: Started) -> None:

@@ -17,6 +17,7 @@ from cse_cli.recipe.toml import to_toml
 from cse_cli.resolve import Experiment
 from cse_cli.results import PaperRow, Result, Scores, Versions
 from cse_cli.training.loop import Trainer
+from registry import hub
 from registry.kinds import ENCODERS
 
 
@@ -61,9 +62,10 @@ def record_inputs(tracker: tracking.Tracker, prepared: Prepared) -> None:
     recipe = prepared.job.loaded.recipe
     tracker.text("recipe.toml", prepared.job.loaded.text)
     tracker.text("resolved.toml", to_toml(recipe.resolved()))
+    tracker.text("commits.json", json.dumps(hub.used(), indent=1))
     tracker.text("environment.json", json.dumps(environment(prepared.job.loaded.path), indent=1))
     if prepared.text is not None:
-        source = recipe.data.file or "+".join(recipe.data.dataset)
+        source = recipe.data.named
         tracker.dataset(Path(source).name, prepared.text.fingerprint, "training", source)
     for name, digest in _fingerprints(prepared.experiment).items():
         tracker.dataset(name, digest, "evaluation", name)
@@ -139,6 +141,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run
         steps=prepared.steps,
         last_state=trainer.last_state if trainer else None,
         fingerprints=fingerprints,
+        commits=hub.used(),
         measures=trainer.measures if trainer else {},
         versions=Versions(
             cse=now["cse"], python=now["python"], torch=now["torch"], transformers=now["transformers"], git=now["git"]

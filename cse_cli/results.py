@@ -85,6 +85,7 @@ class Result(BaseModel):
         select: "evaluator.metric" that chose it; None where nothing was chosen.
         test_selected: Whether a test split chose the state: such numbers are optimistic.
         fingerprints: "dataset/split" → content digest.
+        commits: Repository of the hub, "model owner/name" or "dataset owner/name" → the commit that was used.
         measures: What is known of the method by itself, such as "queue/traceable_distance".
         last_state: Digest of all weights after the last step: equal exactly when every bit is.
         seconds: Wall time of training, evaluation during it included.
@@ -111,6 +112,7 @@ class Result(BaseModel):
     steps: int
     last_state: str | None = None
     fingerprints: dict[str, str] = Field(default_factory=dict)
+    commits: dict[str, str] = Field(default_factory=dict)
     measures: dict[str, float] = Field(default_factory=dict)
     versions: Versions
     device: str

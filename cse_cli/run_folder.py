@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,14 @@ class RunFolder:
         recipe: Name the recipe was asked for by.
         source: File the recipe was read from.
         resolved: The resolved recipe, the run's own seed in it.
+        commits: Repository of the hub → the commit that the run uses, also when it is taken up.
     """
 
     run_id: str
     recipe: str
     source: Path
     resolved: dict[str, Any]
+    commits: dict[str, str] = field(default_factory=dict)
 
     @property
     def seed(self) -> int:
@@ -51,7 +53,8 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         content = {"schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "source": str(self.source)}
         _write(self.path / "resolved.toml", to_toml(self.resolved))
-        _write(self.path / "run.json", json.dumps({**content, "resolved": self.resolved}, indent=1))
+        document = {**content, "commits": self.commits, "resolved": self.resolved}
+        _write(self.path / "run.json", json.dumps(document, indent=1))
 
     def close(self) -> None:
         """Mark the run finished and delete its checkpoints: nothing is left to take up."""
@@ -124,7 +127,8 @@ def find(run: str) -> RunFolder:
 
 def _read(file: Path) -> RunFolder:
     content = json.loads(file.read_text(encoding="utf-8"))
-    return RunFolder(content["run_id"], content["recipe"], Path(content["source"]), content["resolved"])
+    source, commits = Path(content["source"]), content.get("commits", {})  # written since runs record commits
+    return RunFolder(content["run_id"], content["recipe"], source, content["resolved"], commits)
 
 
 def is_finished(run_id: str) -> bool:

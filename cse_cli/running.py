@@ -11,7 +11,9 @@ import torch
 from cse_cli import recording, tracking
 from cse_cli.cores import settle
 from cse_cli.data.batches import Batches
+from cse_cli.data.requirements import fetch, merged
 from cse_cli.data.sources import Text, open_text
+from cse_cli.data.stream import Stream, open_stream
 from cse_cli.devices import choose
 from cse_cli.evaluation import evaluate
 from cse_cli.home import home
@@ -25,8 +27,11 @@ from cse_cli.run_folder import RunFolder
 from cse_cli.tracking import tags
 from cse_cli.training import checkpoint
 from cse_cli.training.loop import Trainer, state_digest
+from registry import hub
 from registry.distributed import rank, world_size
-from registry.errors import RunFailedError
+from registry.errors import CseError, RunFailedError
+
+_STEPS = "n sentences are n / train.batch_size steps"
 
 
 def prepare(job: Job, observer: Observer) -> Prepared:
@@ -38,24 +43,28 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     recipe = job.loaded.recipe
     settle()
     compute = choose(job.device, recipe.train.precision)
+    hub.forget()
+    hub.pin(job.resume.commits if job.resume is not None else {})
+    after_first(lambda: fetch(merged([recipe]), observer.downloading))
     observer.preparing("building the method")
     experiment = resolve(recipe, job.seed)
     if recipe.train.steps == 0:
         return Prepared(job, compute, experiment, None, None, 0)
     place = rank(), world_size()
 
+    settings = experiment.plans, recipe.train.batch_size, recipe.data.max_length, job.seed, *place
+
     def read() -> tuple[Text, Batches]:
         text = open_text(recipe.data, experiment.columns)
-        return text, Batches(
-            text,
-            experiment.plans,
-            recipe.train.batch_size,
-            recipe.data.max_length,
-            job.seed,
-            *place,
-            progress=_tokenising(observer),
-        )
+        for notice in text.notices:
+            observer.warned(notice)
+        return text, Batches(text, *settings, progress=_tokenising(observer))
 
+    if recipe.data.streaming:
+        if recipe.train.steps is None:
+            raise CseError("data.streaming needs train.steps: the length of a stream is not known", _STEPS)
+        stream = open_stream(recipe.data, experiment.columns)
+        return Prepared(job, compute, experiment, stream, Stream(stream, *settings), recipe.train.steps)
     text, batches = after_first(read)
     steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
     return Prepared(job, compute, experiment, text, batches, steps)
@@ -137,8 +146,10 @@ def _begin(prepared: Prepared) -> tuple[tracking.Tracker, RunFolder]:
     job, first = prepared.job, rank() == 0
     tracker = after_first(lambda: _open(job) if first else tracking.NullTracker())
     tracker.run_id = from_first(lambda: tracker.run_id)
-    resolved = job.loaded.recipe.resolved()
-    return tracker, job.resume or RunFolder(tracker.run_id, job.loaded.name, job.loaded.path.absolute(), resolved)
+    if job.resume is not None:
+        return tracker, job.resume
+    source, resolved = job.loaded.path.absolute(), job.loaded.recipe.resolved()
+    return tracker, RunFolder(tracker.run_id, job.loaded.name, source, resolved, hub.used())
 
 
 def _open(job: Job) -> tracking.Tracker:
@@ -168,7 +179,7 @@ def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer
             home=str(home()),
             steps=prepared.steps,
             done=trainer.progress.step,
-            sentences=prepared.text.rows,
+            sentences=prepared.sentences,
         )
     )
     trainer.run()

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from cse_cli.cores import settle
+from cse_cli.data.requirements import Requirement, Told, fetch, of_part
 from cse_cli.devices import choose
 from cse_cli.evaluation import evaluate
 from cse_cli.recipe.schema import Evaluate
 from cse_cli.results import Scores
 from cse_cli.run_folder import model_of_run
 from cse_cli.tasks import Task
+from registry import EVALUATORS
 from registry.encoders.saved import open_encoder
 from registry.models import locate
 
@@ -49,6 +51,18 @@ class Scored:
     tasks: dict[str, dict[str, Any]]
     fingerprints: dict[str, str]
     seconds: float
+
+
+def provide(models: Sequence[str], tasks: Mapping[str, Task], told: Told) -> None:
+    """Download the models and data sets that are not here yet.
+
+    Raises:
+        MissingError: Some can be had from nowhere: all of them are told, before anything is downloaded.
+    """
+    wanted = [Requirement("model", model_of_run(model) or model) for model in models]
+    for name, task in tasks.items():
+        wanted += of_part(f"tasks.{name}", EVALUATORS[task.component], task.params)
+    fetch(wanted, told)
 
 
 def score_models(

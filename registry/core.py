@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
-from registry.signature import Input, forward_inputs, owner, parameter_model
-from registry.types import Component, Encoder, Loss, Reference
+from registry.signature import Input, forward_inputs, owner, parameter_model, resources
+from registry.types import Component, Encoder, Loss, Reference, Resource
 
 T = TypeVar("T", bound=Component)
 
@@ -38,6 +38,11 @@ class Entry(Generic[T]):
     def summary(self) -> str:
         """First line of the class docstring."""
         return (inspect.getdoc(self.cls) or "").partition("\n")[0]
+
+    @property
+    def resources(self) -> dict[str, Resource]:
+        """Parameter → what it names, of the parameters that name a model, a data set or a file."""
+        return resources(self.parameters)
 
     def build(self, values: Mapping[str, Any], encoders: Mapping[str, Encoder] | None = None) -> T:
         """Make the component from validated parameter values; names of encoders become the encoders.

@@ -1,65 +1,397 @@
-"""The model hub: what its local cache holds, whether it answers, and one message when it does not."""
+"""Repositories of the model hub, at a commit, in the hub's own cache.
+
+The commit comes first: of the run that is taken up, of the name (`id@revision`), of a catalogue, of the cache's `refs`,
+and only then the hub's answer. Files are looked up in the cache by that commit, so that a start with everything there
+asks nothing over the network. The layout (`blobs`, `snapshots`, `refs`, `trees` below `HF_HOME`) is that of
+huggingface_hub, so `hf`, transformers and datasets find what is fetched here, and the other way round.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import quote
 
-from registry.errors import MissingError, UnknownNameError
+from registry.errors import CseError, MissingError, UnknownNameError
+from registry.paths import write_atomically
+from registry.transfer import TransferError, download, faults, get
+
+Kind = Literal["model", "dataset"]
+
+Patterns = Sequence[str] | Callable[[Sequence[str]], Sequence[str]]
+"""Names of files, with `*` inside one part of a path, or a function from all names of a repository to those wanted."""
 
 PATIENCE = 2.5
-"""Seconds to wait for the hub's first answer: together with imports below the five a user is asked to wait."""
+"""Seconds that `unreachable` waits for the hub's first answer."""
 
-_SMALL = ["*.json", "*.txt", "*.model"]
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_TREE_FORMAT = 1
 
 
-def fetch(model: str, hint: str = "") -> Path:
-    """Return the directory of a hub model, from the local cache if it is complete there, else downloaded.
+@dataclass(frozen=True)
+class Repository:
+    """A repository at a revision.
 
-    Args:
-        model: Repository, `name` or `owner/name`.
-        hint: Sentence to add to messages: similar names.
+    Attributes:
+        kind: "model" or "dataset".
+        id: `owner/name`, or the bare name of an old model.
+        revision: Commit (40 hex digits), branch or tag.
+    """
+
+    kind: Kind
+    id: str
+    revision: str = "main"
+
+    @property
+    def key(self) -> str:
+        """Kind and id, as runs record them beside the commit."""
+        return f"{self.kind} {self.id}"
+
+    @property
+    def folder(self) -> Path:
+        """Where the hub's cache keeps it."""
+        return cache_folder() / f"{self.kind}s--{self.id.replace('/', '--')}"
+
+    @property
+    def page(self) -> str:
+        """Address of its page."""
+        return f"{_endpoint()}/{'datasets/' if self.kind == 'dataset' else ''}{self.id}"
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a repository at a commit; small files have no `sha256`, only the digest of a git blob."""
+
+    name: str
+    size: int
+    sha256: str | None
+    git_sha1: str
+
+    @property
+    def blob(self) -> str:
+        """The name of its bytes in the cache."""
+        return self.sha256 or self.git_sha1
+
+
+# --- commits ----------------------------------------------------------------------------------------------------------
+
+_pins: dict[str, str] = {}
+_used: dict[str, str] = {}
+
+
+def pin(commits: Mapping[str, str]) -> None:
+    """Let these commits, by `Repository.key`, win over all others: those of the run that is taken up."""
+    _pins.clear()
+    _pins.update(commits)
+
+
+@contextmanager
+def pinned(commits: Mapping[str, str]) -> Iterator[None]:
+    """Do what `pin` does inside a `with` block."""
+    before = dict(_pins)
+    pin(commits)
+    try:
+        yield
+    finally:
+        pin(before)
+
+
+def used() -> dict[str, str]:
+    """Return the commits of all repositories that were located since the start or `forget`, by `Repository.key`."""
+    return dict(_used)
+
+
+def forget() -> None:
+    """Let `used` start anew."""
+    _used.clear()
+
+
+def commit_of(repository: Repository) -> str | None:
+    """Return the commit, as far as it is known without the network."""
+    if (pin := _pins.get(repository.key)) is not None:
+        return pin
+    if _COMMIT.fullmatch(repository.revision):
+        return repository.revision
+    try:
+        return (repository.folder / "refs" / repository.revision).read_text(encoding="utf-8").strip() or None
+    except OSError:
+        return None
+
+
+def resolve(repository: Repository, *, hint: str = "") -> Repository:
+    """Return the repository under its present name and at a commit, which the hub is asked for if it is not known.
 
     Raises:
-        MissingError: Not cached, and the hub cannot be reached or refuses.
-        UnknownNameError: The hub has no such model.
+        UnknownNameError: The hub has no such repository or revision.
+        MissingError: The hub does not answer, or refuses.
     """
-    from huggingface_hub.errors import HFValidationError
+    _check_name(repository, hint)
+    if (commit := commit_of(repository)) is not None:
+        return replace(repository, revision=commit)
+    about = _ask(repository, f"revision/{quote(repository.revision, safe='')}", hint).json()
+    found = replace(repository, id=about["id"], revision=about["sha"])
+    write_atomically(found.folder / "refs" / repository.revision, found.revision)
+    return found
 
+
+# --- what a repository has --------------------------------------------------------------------------------------------
+
+
+def remote_files(repository: Repository, *, hint: str = "") -> list[RemoteFile]:
+    """Return all files at the commit; the listing is kept beside the snapshots, and asked for once only.
+
+    Raises:
+        UnknownNameError, MissingError: As `resolve`.
+    """
+    repository = resolve(repository, hint=hint)
+    kept = _kept_listing(repository)
+    return kept if kept is not None else _listing(repository, hint)
+
+
+def listed(repository: Repository) -> bool:
+    """Whether `remote_files` and `missing_files` can answer without the network."""
+    commit = commit_of(repository)
+    return commit is not None and _kept_listing(replace(repository, revision=commit)) is not None
+
+
+def missing_files(repository: Repository, patterns: Patterns) -> list[RemoteFile]:
+    """Return what `fetch` would download; asks the hub for a listing that is not kept."""
+    repository = resolve(repository)
+    return [file for file in _chosen(remote_files(repository), patterns) if not _is_there(repository, file)]
+
+
+def _listing(repository: Repository, hint: str = "") -> list[RemoteFile]:
+    """Ask the hub for all files, page after page, and keep them in the format of huggingface_hub's own listings."""
+    answer = _ask(repository, f"tree/{repository.revision}?recursive=true&expand=false", hint)
+    rows: list[dict[str, Any]] = answer.json()
+    while (following := answer.links.get("next", {}).get("url")) is not None:
+        answer = _get(repository, following, hint)
+        rows += answer.json()
+    files = {}
+    for row in rows:
+        if row["type"] == "file":
+            lfs = row.get("lfs") or {}
+            files[row["path"]] = {"size": row["size"], "blob_id": row["oid"]}
+            if lfs:
+                files[row["path"]] |= {"lfs_sha256": lfs["oid"], "lfs_size": lfs["size"]}
+            if row.get("xetHash"):
+                files[row["path"]]["xet_hash"] = row["xetHash"]
+    document = {"format_version": _TREE_FORMAT, "files": dict(sorted(files.items()))}
+    write_atomically(_listing_place(repository), json.dumps(document, indent=1))
+    return [_remote_file(name, about) for name, about in document["files"].items()]  # type: ignore[attr-defined]
+
+
+def _kept_listing(repository: Repository) -> list[RemoteFile] | None:
     try:
-        snapshot = cached(model)
-    except HFValidationError as error:
-        raise UnknownNameError(f"{model!r} is no model name.{hint}", _ways_out(model)) from error
-    if snapshot is not None:
-        return snapshot
-    if reason := unreachable():
-        raise MissingError(f"model {model!r} is not on this machine and {reason}.{hint}", _ways_out(model))
-    return _download(model, hint)
-
-
-def cached(model: str) -> Path | None:
-    """Return the snapshot of a hub model in the local cache, if it has both configuration and weights."""
-    from huggingface_hub import try_to_load_from_cache
-
-    config = try_to_load_from_cache(model, "config.json")
-    if not isinstance(config, str):
+        document = json.loads(_listing_place(repository).read_text(encoding="utf-8"))
+        if document["format_version"] != _TREE_FORMAT:
+            return None
+        return [_remote_file(name, about) for name, about in document["files"].items()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    folder = Path(config).parent
-    return folder if any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin")) else None
 
 
-def repositories() -> list[str]:
-    """Return the models in the hub's local cache."""
-    from huggingface_hub.constants import HF_HUB_CACHE
+def _remote_file(name: str, about: Mapping[str, Any]) -> RemoteFile:
+    sha256 = about.get("lfs_sha256")
+    return RemoteFile(name, about["lfs_size"] if sha256 else about["size"], sha256, about["blob_id"])
 
-    return [folder.name.removeprefix("models--").replace("--", "/") for folder in Path(HF_HUB_CACHE).glob("models--*")]
+
+def _listing_place(repository: Repository) -> Path:
+    return repository.folder / "trees" / f"{repository.revision}.json"
+
+
+def _chosen(files: Sequence[RemoteFile], patterns: Patterns) -> list[RemoteFile]:
+    names = set(_select([file.name for file in files], patterns))
+    return [file for file in files if file.name in names]
+
+
+def _select(names: Sequence[str], patterns: Patterns) -> Sequence[str]:
+    if callable(patterns):
+        return patterns(names)
+    return [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
+
+
+def _matches(name: str, pattern: str) -> bool:
+    if name == pattern:
+        return True
+    parts, wanted = name.split("/"), pattern.split("/")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def cached(
+    repository: Repository, patterns: Patterns, *, complete: Callable[[Path], bool] | None = None
+) -> Path | None:
+    """Return the snapshot in the cache if all files that `patterns` select are there; no network.
+
+    Args:
+        repository: At whichever commit `commit_of` knows.
+        patterns: What is needed.
+        complete: Says whether a snapshot will do that another program fetched, without a listing of what there is;
+            left out, every pattern must have a file.
+    """
+    commit = commit_of(repository)
+    if commit is None:
+        return None
+    repository = replace(repository, revision=commit)
+    folder = _snapshot(repository)
+    listing = _kept_listing(repository)
+    if listing is not None:
+        chosen = _chosen(listing, patterns)
+        there = bool(chosen) and all(_is_there(repository, file) for file in chosen) and _all_found(listing, patterns)
+    elif not folder.is_dir():
+        return None
+    elif complete is not None:
+        there = complete(folder)
+    else:
+        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+        there = bool(_select(names, patterns)) and (
+            callable(patterns) or all(any(_matches(name, pattern) for name in names) for pattern in patterns)
+        )
+    if there:
+        _used[repository.key] = commit
+    return folder if there else None
+
+
+def fetch(
+    repository: Repository,
+    patterns: Patterns,
+    *,
+    force: bool = False,
+    complete: Callable[[Path], bool] | None = None,
+    hint: str = "",
+    repair: str = "",
+) -> Path:
+    """Return the snapshot with all files that `patterns` select, downloading what is lacking.
+
+    Args:
+        repository: Revision and name as given.
+        patterns: What is needed.
+        force: Check the bytes of what is there, and fetch anew what is wrong; a branch is looked up anew.
+        complete: As in `cached`.
+        hint: Sentence for messages: similar names.
+        repair: Command that fetches wrong files anew, for messages.
+
+    Raises:
+        UnknownNameError: The hub has no such repository, revision or file.
+        MissingError: The hub does not answer, or refuses.
+        DiskError: The cache cannot be written.
+    """
+    _check_name(repository, hint)
+    if not force and (folder := cached(repository, patterns, complete=complete)) is not None:
+        return folder
+    if force:
+        repository = _looked_up_anew(repository, hint)
+    repository = resolve(repository, hint=hint)
+    listing = _listing(repository, hint) if force else remote_files(repository, hint=hint)
+    chosen = _chosen(listing, patterns)
+    if not chosen or not _all_found(listing, patterns):
+        raise _no_such_files(repository, listing, patterns)
+    for file in chosen:
+        _place(repository, file, force, hint, repair)
+    _used[repository.key] = repository.revision
+    return _snapshot(repository)
+
+
+def cache_folder() -> Path:
+    """Return the hub's local cache, `$HF_HOME/hub` unless it is set otherwise."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def repositories(kind: Kind = "model") -> list[str]:
+    """Return the repositories in the hub's local cache."""
+    folders = cache_folder().glob(f"{kind}s--*")
+    return sorted(folder.name.removeprefix(f"{kind}s--").replace("--", "/") for folder in folders)
+
+
+def _all_found(listing: Sequence[RemoteFile], patterns: Patterns) -> bool:
+    """Whether every pattern has a file."""
+    return callable(patterns) or all(any(_matches(file.name, pattern) for file in listing) for pattern in patterns)
+
+
+def _snapshot(repository: Repository) -> Path:
+    return repository.folder / "snapshots" / repository.revision
+
+
+def _is_there(repository: Repository, file: RemoteFile) -> bool:
+    try:
+        return (_snapshot(repository) / file.name).stat().st_size == file.size
+    except OSError:
+        return False
+
+
+def _looked_up_anew(repository: Repository, hint: str) -> Repository:
+    """Return the repository with the commit that the hub has now for its branch, unless the commit is given."""
+    if repository.key in _pins or _COMMIT.fullmatch(repository.revision):
+        return repository
+    about = _ask(repository, f"revision/{quote(repository.revision, safe='')}", hint).json()
+    found = replace(repository, id=about["id"], revision=about["sha"])
+    write_atomically(found.folder / "refs" / repository.revision, found.revision)
+    return found
+
+
+def _place(repository: Repository, file: RemoteFile, force: bool, hint: str, repair: str) -> None:
+    """Put one file into the snapshot, as a link to its blob."""
+    place = _snapshot(repository) / file.name
+    blob = repository.folder / "blobs" / file.blob
+    digests = (file.size, file.sha256, None if file.sha256 else file.git_sha1)
+    for path in (place, blob):
+        # Another length than announced cannot be right; reading all bytes is done where it is asked for.
+        if path.is_file() and (path.stat().st_size != file.size or (force and faults(path, *digests))):
+            path.unlink()
+    if place.is_file():
+        return
+    if not blob.is_file():
+        blob.unlink(missing_ok=True)  # a link to nothing
+        try:
+            download(
+                _address(repository, file.name),
+                blob,
+                size=digests[0],
+                sha256=digests[1],
+                git_sha1=digests[2],
+                headers=_headers(),
+                label=f"{repository.id}/{file.name}",
+                repair=repair,
+                lock=repository.folder.parent / ".locks" / repository.folder.name / f"{file.blob}.lock",
+            )
+        except TransferError as error:
+            raise _explained(repository, error, hint) from error
+    _link(blob, place)
+
+
+def _link(blob: Path, place: Path) -> None:
+    """Make `place` a relative link to `blob`, or the file itself where the file system has no links."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = place.with_name(f"{place.name}.{os.getpid()}.tmp")
+    try:
+        draft.symlink_to(os.path.relpath(blob, place.parent))
+    except OSError:
+        shutil.copyfile(blob, draft)
+    draft.replace(place)
+
+
+# --- asking the hub ---------------------------------------------------------------------------------------------------
 
 
 @cache
 def unreachable() -> str | None:
-    """Return why the hub cannot be used from here, or None; asked once a process, bounded in time."""
+    """Return why the hub cannot be used from here, or None; asked once a process, within `PATIENCE` seconds."""
     from huggingface_hub import constants, get_session
 
     if constants.is_offline_mode():
@@ -81,31 +413,115 @@ def unreachable() -> str | None:
     return None
 
 
-def _download(model: str, hint: str) -> Path:
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+def _endpoint() -> str:
+    from huggingface_hub import constants
 
+    return constants.ENDPOINT
+
+
+def _headers() -> dict[str, str]:
+    """Return user agent and token; the client drops the token where a request is redirected to another host."""
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    return dict(build_hf_headers(library_name="cse"))
+
+
+def _ask(repository: Repository, question: str, hint: str) -> Any:
+    return _get(repository, f"{_endpoint()}/api/{repository.kind}s/{repository.id}/{question}", hint)
+
+
+def _get(repository: Repository, address: str, hint: str) -> Any:
     try:
-        info = HfApi().model_info(model, timeout=PATIENCE)
-        names = [file.rfilename for file in info.siblings or []]
-        weights = "*.safetensors" if any(name.endswith(".safetensors") for name in names) else "pytorch_model*.bin"
-        return Path(snapshot_download(model, revision=info.sha, allow_patterns=[*_SMALL, weights]))
-    except GatedRepoError as error:
-        raise MissingError(
-            f"model {model!r} is gated: its owners want its terms accepted first",
-            f"accept them on the model's page, then `hf auth login` and `hf download {model}`",
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise UnknownNameError(f"the hub has no model {model!r}.{hint}", _ways_out(model)) from error
-    except OSError as error:
-        reason = str(error).partition("\n")[0]
-        raise MissingError(f"model {model!r} could not be fetched: {reason}", _ways_out(model)) from error
+        return get(address, headers=_headers(), label=repository.key)
+    except TransferError as error:
+        raise _explained(repository, error, hint) from error
 
 
-def _ways_out(model: str) -> str:
-    name = model.rpartition("/")[2]
+def _address(repository: Repository, name: str) -> str:
+    return f"{repository.page}/resolve/{repository.revision}/{quote(name)}"
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def _check_name(repository: Repository, hint: str) -> None:
+    name = repository.id
+    if not _REPOSITORY.fullmatch(name) or "--" in name or ".." in name or name.endswith((".", "-", ".git")):
+        raise UnknownNameError(f"{name!r} is no {_noun(repository)} name.{hint}", _ways_out(repository))
+
+
+def _explained(repository: Repository, error: TransferError, hint: str) -> CseError:
+    """Return what a refusal means to a user, and what can be done."""
+    what = f"{_noun(repository)} {repository.id!r}"
+    if error.code == "GatedRepo":
+        return MissingError(
+            f"{what} is gated: its owners want its terms accepted first",
+            f"accept them on {repository.page}, then `hf auth login` on this machine",
+        )
+    if error.code == "RevisionNotFound":
+        return UnknownNameError(
+            f"{what} has no revision {repository.revision!r}",
+            f"leave the revision out, or take one of {repository.page}/commits/main",
+        )
+    if error.code == "RepoNotFound" or error.status == 401:
+        return UnknownNameError(
+            f"the hub has no {what}, or it is private.{hint}",
+            f"`hf auth login` if it is yours, else {_ways_out(repository)}",
+        )
+    file = error.label.removeprefix(f"{repository.id}/")
+    part = f", file {file}," if file != error.label else ""
+    if error.status == 403:
+        return MissingError(
+            f"the hub refuses {what}{part} with {error.reason}",
+            f"`hf auth login` with a token that may read it, and accept its terms on {repository.page}",
+        )
+    if error.status == 404:
+        return MissingError(
+            f"the hub has not all of {what}{part} and says {error.reason}", f"see {repository.page}/tree/main"
+        )
+    message = f"{what}{part} is not on this machine and could not be fetched: {error.reason}.{hint}"
+    if "wrong bytes" in error.reason:
+        return MissingError(message, error.next_action)
+    if others := _other_commits(repository):
+        return MissingError(
+            f"{message} The cache has it at another commit than {repository.revision}.",
+            f"name that one, `{repository.id}@{others[0]}`, or {_ways_out(repository)}",
+        )
+    return MissingError(message, _ways_out(repository))
+
+
+def _other_commits(repository: Repository) -> list[str]:
+    folders = (repository.folder / "snapshots").glob("*/")
+    return sorted(folder.name for folder in folders if folder.name != repository.revision and any(folder.iterdir()))
+
+
+def _no_such_files(repository: Repository, listing: Sequence[RemoteFile], patterns: Patterns) -> MissingError:
+    names = [file.name for file in listing]
+    if callable(patterns):
+        wanted = "any of the files that are needed"
+    else:
+        lacking = [pattern for pattern in patterns if not any(_matches(name, pattern) for name in names)]
+        wanted = "a file " + ", ".join(lacking)
+    shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return MissingError(
+        f"{_noun(repository)} {repository.id!r} at {repository.revision[:12]} has not {wanted}; it has {shown}",
+        f"look at {repository.page}/tree/{repository.revision}",
+    )
+
+
+def _noun(repository: Repository) -> str:
+    return "model" if repository.kind == "model" else "data set"
+
+
+def _ways_out(repository: Repository) -> str:
+    asked = f" --revision {repository.revision}" if _COMMIT.fullmatch(repository.revision) else ""
+    if repository.kind == "dataset":
+        asked += " --repo-type dataset"
+        own = "put the files below a folder that $CSE_DATA names"
+    else:
+        own = f"set model to a directory, or $CSE_MODELS to a folder that holds {repository.id!r}"
     return (
-        f"one of: (1) set model to a directory, or $CSE_MODELS to a folder that holds {name!r}; "
-        f"(2) run `hf download {model}` on a connected machine and copy its cache; "
+        f"one of: (1) {own}; "
+        f"(2) run `hf download {repository.id}{asked}` on a connected machine and copy its cache; "
         "(3) set HF_ENDPOINT to a mirror you can reach"
     )

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import inspect
+import json
 import os
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from registry import hub
 from registry.errors import CseError, MissingError, suggestion
-from registry.hub import fetch, repositories
+from registry.hub import Repository
+from registry.paths import state_directory
 
 PRETRAINED = Path(__file__).parent / "pretrained"
 """Models shipped with the package."""
@@ -18,20 +27,186 @@ EMBEDDINGS_ONLY = "cse_embeddings_only"
 """Key of a `config.json` whose checkpoint holds the embedding layer and nothing else."""
 
 _MARKS = ("config.json", "modules.json", "cse.json")
-_VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model", "tokenizer.model*")
-_CONTENT = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt", "*.model")
+_VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model", "tokenizer.model*", "*.spm")
+_CONTENT = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt", "*.model", "*.spm")
+
+_SETTINGS = ("*.json", "*.txt", "*.model", "*.spm")
+_OTHER_FRAMEWORKS = ("tf_*", "flax_*", "*.h5.index.json", "*.msgpack.index.json")
+_WEIGHTS = (  # the first of these that a repository has
+    ("model.safetensors",),
+    ("model.safetensors.index.json", "model-?????-of-?????.safetensors"),
+    ("*.safetensors",),
+    ("pytorch_model.bin",),
+    ("pytorch_model.bin.index.json", "pytorch_model-?????-of-?????.bin"),
+    ("pytorch_model*.bin",),
+)
+_MODULE = re.compile(r"\d+_\w+")
+"""Folders of sentence-transformers' modules: 1_Pooling, 2_Dense."""
 
 
-def locate(model: str) -> Path:
+@dataclass(frozen=True)
+class KnownModel:
+    """What `models.toml` says of a model.
+
+    Attributes:
+        id: `owner/name` on the hub.
+        revision: Commit, where one is known.
+        names: Other spellings.
+        licence: As its owners state it.
+        bytes: What is fetched of it, where known.
+        tokenizer: The model whose vocabulary it uses, where its repository has none.
+        model_type: Its architecture, where its configuration does not say.
+        note: What else a user should know.
+    """
+
+    id: str
+    revision: str | None = None
+    names: tuple[str, ...] = ()
+    licence: str | None = None
+    bytes: int | None = None
+    tokenizer: str | None = None
+    model_type: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """Whether a model is on this machine.
+
+    Attributes:
+        name: As asked for.
+        repository: Where the hub has it; None for a directory.
+        path: Its directory, if it is complete here.
+        bytes: What is to be fetched, 0 if nothing, None if unknown.
+        licence: As far as it is known.
+        missing: Files to be fetched, as far as they are known.
+    """
+
+    name: str
+    repository: Repository | None
+    path: Path | None
+    bytes: int | None
+    licence: str | None
+    missing: tuple[str, ...] = ()
+
+
+# --- where models are -------------------------------------------------------------------------------------------------
+
+
+@cache
+def known_models() -> dict[str, KnownModel]:
+    """Return what `models.toml` lists, by `owner/name`."""
+    owners = tomllib.loads((Path(__file__).parent / "models.toml").read_text(encoding="utf-8"))
+    entries = {f"{owner}/{name}": about for owner, models in owners.items() for name, about in models.items()}
+    return {id: KnownModel(id, **about | {"names": tuple(about.get("names", ()))}) for id, about in entries.items()}
+
+
+def known(model: str) -> KnownModel | None:
+    """Return what `models.toml` says of a model under any of its spellings."""
+    name = model.partition("@")[0]
+    return next((about for id, about in known_models().items() if name == id or name in about.names), None)
+
+
+def locate(model: str, *, force: bool = False) -> Path:
     """Return the directory of a model.
 
     Looked up in this order: a directory, a name under `$CSE_MODELS`, a model shipped with this package, the local cache
-    of the hub, the hub. A hub that does not answer costs at most five seconds.
+    of the hub, the hub. The cache and the hub are asked for one commit: that of the run that is taken up, of the name
+    (`owner/name@revision`), of `models.toml`, of the cache, else the hub's newest.
+
+    Args:
+        model: Directory or name.
+        force: Check a hub model's files, and fetch anew what is wrong.
 
     Raises:
         MissingError: It is nowhere to be found from this machine.
+        UnknownNameError: The hub has no such model.
     """
-    candidates = [Path(model).expanduser(), *(folder / model for folder in _local_folders())]
+    if (folder := _directory(model)) is not None:
+        return folder
+    if not force and (folder := find(model)) is not None:
+        return folder
+    others = [name for name in (*local_names(), *_spellings()) if name != model]
+    hint = suggestion(model, others) if known(model) is None else ""
+    repair = f"cse data download --force {model}"
+    return hub.fetch(_repositories(model)[0], wanted_files, force=force, complete=complete, hint=hint, repair=repair)
+
+
+def find(model: str) -> Path | None:
+    """Return the directory of a model on this machine, without touching the network; None if it is not here.
+
+    Raises:
+        MissingError: A path that holds no model.
+    """
+    if (folder := _directory(model)) is not None:
+        return folder
+    found = (hub.cached(repository, wanted_files, complete=complete) for repository in _repositories(model))
+    return next((folder for folder in found if folder is not None), None)
+
+
+def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
+    """Return whether a model is here, else what is to be fetched from where.
+
+    Args:
+        model: Directory or name.
+        ask_hub: Ask the hub for files and sizes that are not known otherwise.
+
+    Raises:
+        CseError: As `locate`, where `ask_hub` is set.
+    """
+    about = known(model)
+    licence = None if about is None else about.licence
+    try:
+        path = find(model)
+    except MissingError:
+        return ModelState(model, None, None, None, licence)
+    repository = None if _directory(model) is not None else _repositories(model)[0]
+    if path is not None:
+        return ModelState(model, repository, path, 0, licence)
+    assert repository is not None
+    if ask_hub or hub.listed(repository):
+        lacking = hub.missing_files(repository, wanted_files)
+        return ModelState(
+            model, repository, None, sum(file.size for file in lacking), licence, tuple(file.name for file in lacking)
+        )
+    return ModelState(model, repository, None, None if about is None else about.bytes, licence)
+
+
+def wanted_files(names: Sequence[str]) -> list[str]:
+    """Return which files of a repository are fetched: settings, vocabulary, and weights for PyTorch in one format."""
+    modules = {name.partition("/")[0] for name in names if name.count("/") == 1}
+    folders = ["", *(f"{folder}/" for folder in sorted(modules) if _MODULE.fullmatch(folder))]
+    chosen: list[str] = []
+    for folder in folders:
+        here = [name.removeprefix(folder) for name in names if name.startswith(folder)]
+        here = [name for name in here if "/" not in name and not _matching([name], _OTHER_FRAMEWORKS)]
+        settings = [name for name in _matching(here, _SETTINGS) if not name.endswith(".index.json")]
+        weights = next((_matching(here, patterns) for patterns in _WEIGHTS if _matching(here, patterns[-1:])), [])
+        chosen += [folder + name for name in (*settings, *weights)]
+    return chosen
+
+
+def complete(folder: Path) -> bool:
+    """Whether a snapshot that another program fetched holds configuration, all weights and a vocabulary."""
+    if not any((folder / name).is_file() for name in _MARKS):
+        return False
+    indexes = [*folder.glob("*.safetensors.index.json"), *folder.glob("pytorch_model*.index.json")]
+    if indexes and not any((folder / name).is_file() for name in ("model.safetensors", "pytorch_model.bin")):
+        shards = {shard for index in indexes[:1] for shard in json.loads(index.read_text())["weight_map"].values()}
+        weights = all((folder / shard).is_file() for shard in shards)
+    else:
+        weights = any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
+    return weights and _has_vocabulary(folder)
+
+
+def _directory(model: str) -> Path | None:
+    """Return a directory that the name itself means, or that `$CSE_MODELS` or this package have.
+
+    Raises:
+        MissingError: A path that holds no model.
+    """
+    names = [model, *([] if "@" in model else _spellings(known(model)))]
+    candidates = [Path(model).expanduser(), *(folder / name for folder in _local_folders() for name in names)]
     for candidate in candidates:
         if any((candidate / name).is_file() for name in _MARKS):
             return candidate.absolute()
@@ -41,24 +216,56 @@ def locate(model: str) -> Path:
         raise MissingError(
             f"the model directory {model!r} {state}", "give a directory written by save_pretrained or `cse run`"
         )
-    hint = suggestion(model, [name for name in local_names() if name != model])
-    return fetch(model, hint)
+    return None
+
+
+def _repositories(model: str) -> list[Repository]:
+    """Return where the hub, or its cache, may have a model, the right place first."""
+    name, _, asked = model.partition("@")
+    about = known(name)
+    revision = asked or (about.revision if about is not None and about.revision else "main")
+    if about is not None:
+        # Older programs kept what they fetched under the bare name that was asked for.
+        return [Repository("model", id, revision) for id in (about.id, *about.names)]
+    if "/" in name:
+        return [Repository("model", name, revision)]
+    same = [id for id in hub.repositories() if id.rpartition("/")[2] == name]
+    return [Repository("model", id, revision) for id in dict.fromkeys((name, *same))]
+
+
+def _spellings(*models: KnownModel | None) -> list[str]:
+    """Return all names of these models, of all known ones if none is given."""
+    chosen = models or known_models().values()
+    return [name for about in chosen if about is not None for name in (about.id, *about.names)]
+
+
+def _matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def local_names() -> list[str]:
     """Return the names `locate` finds without a network."""
     children = [child for folder in _local_folders() for child in _children(folder)]
     found = {child.name for child in children if (child / "config.json").is_file()}
-    return sorted(found | set(repositories()))
+    return sorted(found | set(hub.repositories()))
+
+
+def own_folder() -> Path:
+    """Return `$CSE_MODELS`, absolute; without it the folder `models` of the state directory, which need not exist."""
+    configured = os.environ.get("CSE_MODELS")
+    return Path(configured).expanduser().absolute() if configured else state_directory() / "models"
 
 
 def _local_folders() -> list[Path]:
-    configured = os.environ.get("CSE_MODELS")
-    return [Path(configured).expanduser(), PRETRAINED] if configured else [PRETRAINED]
+    return [own_folder(), PRETRAINED]
 
 
 def _children(folder: Path) -> list[Path]:
     return [child for child in folder.iterdir() if child.is_dir()] if folder.is_dir() else []
+
+
+def _has_vocabulary(folder: Path) -> bool:
+    return any(file for pattern in _VOCABULARIES for file in folder.glob(pattern))
 
 
 def digest(path: Path) -> str:
@@ -69,6 +276,9 @@ def digest(path: Path) -> str:
         with file.open("rb") as stream:
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()[:16]
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
 
 
 def quiet_transformers() -> None:
@@ -83,9 +293,13 @@ def load_config(model: str) -> Any:
     """Return the transformers configuration of a model."""
     from transformers import AutoConfig
 
-    path = locate(model)
+    path, about = locate(model), known(model)
     try:
-        return AutoConfig.from_pretrained(path)
+        if about is not None and about.model_type is not None:
+            return AutoConfig.for_model(
+                **{"model_type": about.model_type} | json.loads((path / "config.json").read_text())
+            )
+        return AutoConfig.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         raise CseError(
             f"the configuration of model {model!r} in {path} cannot be read: {_first_line(error)}",
@@ -98,19 +312,28 @@ def load_tokenizer(model: str) -> Any:
     from transformers import AutoTokenizer
 
     quiet_transformers()
-    path = locate(model)
+    path, about = locate(model), known(model)
+    if about is not None and about.tokenizer is not None and not _has_vocabulary(path):
+        path = locate(about.tokenizer)
     action = "put its tokenizer.json, or vocab.txt and tokenizer_config.json, into that directory"
-    if not any(file for pattern in _VOCABULARIES for file in path.glob(pattern)):
+    if not _has_vocabulary(path):
         # transformers would make a tokenizer that knows special tokens only.
         raise MissingError(f"model {model!r} in {path} has no tokenizer file", action)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, **_config_for(model, path))
     except (OSError, ValueError, KeyError, TypeError, ImportError, AttributeError) as error:
         raise MissingError(
             f"the tokenizer of model {model!r} in {path} cannot be loaded: {_first_line(error)}", action
         ) from error
     _check_size(model, len(tokenizer))
     return tokenizer
+
+
+def _config_for(model: str, path: Path) -> dict[str, Any]:
+    """The configuration, where the tokenizer's class could not be told from the files beside it."""
+    about = known(model)
+    odd = about is not None and about.model_type is not None and not (path / "tokenizer_config.json").is_file()
+    return {"config": load_config(model)} if odd else {}
 
 
 def _check_size(model: str, entries: int) -> None:
@@ -159,8 +382,10 @@ def _load(model: str, settings: Any, random_weights: bool) -> Any:
     options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "sdpa", **_without_pooler(settings)}
     try:
         if random_weights:
-            return AutoModel.from_config(settings, **options).eval()
-        loaded, report = AutoModel.from_pretrained(path, config=settings, output_loading_info=True, **options)
+            return AutoModel.from_config(settings, trust_remote_code=False, **options).eval()
+        loaded, report = AutoModel.from_pretrained(
+            path, config=settings, output_loading_info=True, trust_remote_code=False, **options
+        )
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         raise MissingError(
             f"the weights of model {model!r} in {path} cannot be loaded: {_first_line(error)}",

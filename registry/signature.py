@@ -13,7 +13,7 @@ from pydantic.errors import PydanticUserError
 from torch import Tensor, nn
 
 from registry.errors import RegistrationError
-from registry.types import AllDevices, Encoded, Encoder, NamesAView, Negatives, Reference
+from registry.types import AllDevices, Encoded, Encoder, NamesAView, Negatives, Reference, Resource
 
 RESERVED = frozenset({"name", "weight", "views", "queue", "augment", "heads"})
 """Keys of a component's table that belong to the recipe, so no parameter may be called so."""
@@ -75,6 +75,20 @@ def parameter_model(cls: type) -> tuple[type[BaseModel], tuple[Reference, ...]]:
             default = parameter.default
         fields[parameter.name] = (hint, Field(default, description=texts.get(parameter.name)))
     return _model(cls, fields), tuple(references)
+
+
+def resources(parameters: type[BaseModel]) -> dict[str, Resource]:
+    """Return parameter → what it names, of the parameters that name a model, a data set or a file."""
+    marked = {name: _resource((field.annotation, *field.metadata)) for name, field in parameters.model_fields.items()}
+    return {name: mark for name, mark in marked.items() if mark is not None}
+
+
+def _resource(hints: tuple[Any, ...]) -> Resource | None:
+    for hint in hints:
+        found = hint if isinstance(hint, Resource) else _resource((*get_args(hint), *getattr(hint, "__metadata__", ())))
+        if found is not None:
+            return found
+    return None
 
 
 def _reference(cls: type, name: str, hint: Any) -> tuple[Any, str]:

@@ -17,10 +17,14 @@ from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabular
 from registry.values import (
     AllDevices,
     Batch,
+    DatasetName,
     Encode,
+    FileName,
+    ModelName,
     NamesAView,
     Negatives,
     Reference,
+    Resource,
     Sentences,
     Step,
     Tune,
@@ -265,8 +269,8 @@ class Generator(Component):
 
 
 __all__ = [
-    "AllDevices", "Augmenter", "Batch", "Component", "Embedded", "Encode", "Encoded", "Encoder", "Evaluator",
-    "Generator", "Head", "Loss", "NamesAView", "Negatives", "Pieces", "Queue", "Reference", "Sample",
-    "Sentences", "Step", "Tokens",
+    "AllDevices", "Augmenter", "Batch", "Component", "DatasetName", "Embedded", "Encode", "Encoded", "Encoder",
+    "Evaluator", "FileName", "Generator", "Head", "Loss", "ModelName", "NamesAView", "Negatives", "Pieces", "Queue",
+    "Reference", "Resource", "Sample", "Sentences", "Step", "Tokens",
     "Tune", "ViewName", "Vocabulary",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -49,6 +49,20 @@ class NamesAView:
 
 
 @dataclass(frozen=True)
+class Resource:
+    """Marks a parameter that names what must be on the machine before a run: a model, a data set or a file.
+
+    Args:
+        kind: What it names. The split of a data set is the parameter `split` of the same component; without such a
+            parameter every split is read.
+        evaluated: A value that stands for the evaluators' own data sets, of all their splits.
+    """
+
+    kind: Literal["model", "dataset", "file"]
+    evaluated: str | None = None
+
+
+@dataclass(frozen=True)
 class Tune:
     """The range `cse tune` searches for a parameter, declared beside its bounds.
 
@@ -70,6 +84,15 @@ Sentences = Annotated[Tensor, AllDevices()]
 
 ViewName = Annotated[str, NamesAView()]
 """The name of a view declared in the recipe."""
+
+ModelName = Annotated[str, Resource("model")]
+"""A model: directory, name below $CSE_MODELS, hub id."""
+
+DatasetName = Annotated[str, Resource("dataset")]
+"""A data set of the catalogue, or of the hub as "hf:owner/name"."""
+
+FileName = Annotated[str, Resource("file")]
+"""A file of the user's; a relative path counts from the current folder, then from $CSE_DATA."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from registry.catalogue.find import data_folder
-from registry.catalogue.formats import lines
+from registry.catalogue.readers import lines
 from registry.errors import CseError, MissingError
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fake_hub.fixture import fake_hub, hub_content  # noqa: F401 - fixtures for everyone
+
 if TYPE_CHECKING:
     from tests.shrunken import Small
 
@@ -89,8 +91,10 @@ def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A handful of pairs in place of every data set's, and of labelled rows."""
     from registry import catalogue
     from tests import labelled
+    from tests.fakes import all_here
     from tests.shrunken import pairs
 
     labelled.serve(monkeypatch)
+    all_here(monkeypatch)
     monkeypatch.setattr(catalogue, "read_pairs", pairs)
     monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -66,3 +67,12 @@ class FakeEncoder(Encoder):
         vectors = self.encode(tokens, self.embed(tokens) if embeddings is None else embeddings).sentence
         self.train(was)
         return vectors
+
+
+def all_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run believe that everything it needs is on this machine."""
+    from cse_cli.data import requirements
+
+    monkeypatch.setattr(
+        requirements, "availability", lambda wanted, ask_hub=False: requirements.Availability(wanted, "here")
+    )

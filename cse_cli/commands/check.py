@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +10,8 @@ import typer
 from cse_cli.completion import complete_recipe_or_study
 
 EPILOG = (
-    "Examples:  cse check  ·  cse check recipes/  ·  cse check my.toml ifcl_en --json  ·  cse check studies/ifcl_fig4c"
+    "Examples:  cse check  ·  cse check recipes/  ·  cse check my.toml ifcl_en --json  ·  "
+    "cse check studies/ifcl_fig4c  ·  cse check --data simcse_en"
 )
 
 
@@ -25,6 +27,9 @@ def check(
             help="Recipes, studies, names or folders; all known if left out.", autocompletion=complete_recipe_or_study
         ),
     ] = None,
+    data: Annotated[
+        bool, typer.Option("--data", help="List the models, data sets and files they need; exit 3 if one is missing.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Validate recipes, and studies cell by cell: names, types, ranges, references. Needs no model, data or network."""
@@ -35,6 +40,8 @@ def check(
 
     checks = [check_one(path) for path in recipe_files(paths or [])]
     wrong = sum(not one["valid"] for one in checks)
+    if data and not wrong:
+        raise typer.Exit(_look_for_data(recipe_files(paths or []), as_json=json_))
     if json_:
         kinds = {kind: [one for one in checks if one["kind"] == kind] for kind in ("recipe", "study")}
         write_json({"checked": len(checks), "invalid": wrong, "recipes": kinds["recipe"], "studies": kinds["study"]})
@@ -43,3 +50,13 @@ def check(
     if wrong:
         raise typer.Exit(2)
     remember()
+
+
+def _look_for_data(files: list[Path], *, as_json: bool) -> int:
+    """List what recipes need on this machine; return the exit code."""
+    from cse_cli.checking import requirements_of
+    from cse_cli.data.view import print_requirements, write_availability
+
+    found = requirements_of(files)
+    (write_availability if as_json else print_requirements)(found)
+    return 3 if any(one.state == "missing" for one in found) else 0

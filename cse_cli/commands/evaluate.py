@@ -42,11 +42,14 @@ def evaluate(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Score encoders as the papers do, several side by side; each sentence is encoded once a model."""
+    from cse_cli.progress import Screen
     from cse_cli.render.evaluate import print_scores, progress, write_json
-    from cse_cli.scoring import Request, score_models
+    from cse_cli.scoring import Request, provide, score_models
     from cse_cli.tasks import tasks as named
 
     wanted = named(tasks, set_ or ())
+    with Screen() as screen:
+        provide(models, wanted, screen.downloading)
     with progress() as told:
         scored = score_models(models, wanted, Request(pooling, max_length, batch_tokens, device), told)
     if json_:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from cse_cli.compare.sides import Side
+from cse_cli.recipe.schema import data_identity
 from cse_cli.results import Result
 from cse_cli.tracking import reader
 
@@ -68,7 +68,7 @@ def _identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return what makes a recipe the experiment it is, as `Recipe.hash()` has it."""
     kept = {key: value for key, value in recipe.items() if key not in _PROSE}
     kept["train"] = {key: value for key, value in kept.get("train", {}).items() if key != "seed"}
-    kept["data"] = {k: Path(v).name if k == "file" else v for k, v in kept.get("data", {}).items()}
+    kept["data"] = data_identity(kept.get("data", {}))
     return kept
 
 

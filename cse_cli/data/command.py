@@ -1,4 +1,4 @@
-"""`cse data`: what there is to train and evaluate on, whether it is sound, and parallel text for it."""
+"""`cse data`: what there is to train and evaluate on, how it gets here and to other machines, and parallel text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ import typer
 
 LIST_EPILOG = "Examples:  cse data list  ·  CSE_DATA=~/data cse data list  ·  cse data list --json"
 CHECK_EPILOG = "Examples:  cse data check  ·  cse data check stsb sickr  ·  cse data check wiki1m --json"
+DOWNLOAD_EPILOG = (
+    "Examples:  cse data download stsb sickr  ·  cse data download --for simcse_en  ·  "
+    "cse data download bert-base-uncased --force  ·  cse data download hf:owner/name"
+)
+PACK_EPILOG = "Examples:  cse data pack simcse_en  ·  cse data pack ifcl_en mocose_en --output /media/stick/ifcl.tar"
+UNPACK_EPILOG = "Examples:  cse data unpack simcse_en.tar"
 TRANSLATE_EPILOG = (
     "Examples:  cse data translate wiki_en --model Helsinki-NLP/opus-mt-en-de  ·  "
     "cse data translate wiki1m --model t5-base --to de --shard 1/4  ·  "
@@ -19,9 +25,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 
 def add(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="List, check and translate data sets.", no_args_is_help=True)
+    group = typer.Typer(help="List, check, download, translate and pack data sets.", no_args_is_help=True)
     group.command("list", epilog=LIST_EPILOG)(list_datasets)
     group.command("check", epilog=CHECK_EPILOG)(check)
+    group.command("download", epilog=DOWNLOAD_EPILOG)(download)
+    group.command("pack", epilog=PACK_EPILOG)(pack)
+    group.command("unpack", epilog=UNPACK_EPILOG)(unpack)
     group.command("translate", epilog=TRANSLATE_EPILOG)(translate)
     app.add_typer(group, name="data")
 
@@ -47,6 +56,66 @@ def check(
     codes = {one.exit_code for one in checked} - {0}
     if codes:
         raise typer.Exit(min(codes))
+
+
+def download(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Data sets, NAME or NAME/SPLIT; models; hf:OWNER/NAME.")
+    ] = None,
+    for_: Annotated[list[str] | None, typer.Option("--for", help="All that a recipe needs; may be repeated.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Fetch again what is here, and check its content.")] = False,
+    json_: AsJson = False,
+) -> None:
+    """Download data sets and models from where the catalogue says, and check them; what is here already stays."""
+    from cse_cli.data.requirements import fetch, merged, named
+    from cse_cli.data.view import print_availability, write_availability
+    from cse_cli.progress import Screen
+    from cse_cli.recipe.load import load
+    from registry.errors import CseError
+
+    if not names and not for_:
+        raise CseError("nothing to download", "name data sets or models, or give --for RECIPE")
+    wanted = [*named(names or []), *merged(load(name).recipe for name in for_ or [])]
+    with Screen() as screen:
+        got = fetch(wanted, screen.downloading, force=force)
+    (write_availability if json_ else print_availability)(got)
+
+
+def pack(
+    recipes: Annotated[list[str], typer.Argument(help="Recipes, whose models and data are packed.")],
+    output: Annotated[str | None, typer.Option("--output", "-o", help="Archive to write; default: RECIPE.tar.")] = None,
+    json_: AsJson = False,
+) -> None:
+    """Write one archive of all that recipes need, for a machine without internet; `cse data unpack` reads it there."""
+    from pathlib import Path
+
+    from cse_cli.data.pack import archived
+    from cse_cli.data.pack import pack as write
+    from cse_cli.data.requirements import fetch, merged
+    from cse_cli.data.view import print_packed, write_packed
+    from cse_cli.progress import Screen
+    from cse_cli.recipe.load import load
+
+    archive = Path(output or f"{Path(recipes[0]).stem}.tar").expanduser()
+    with Screen() as screen:
+        here = fetch(merged(load(name).recipe for name in recipes), screen.downloading)
+        packed = write(archived([path for one in here for path in one.paths]), recipes, archive, screen.downloading)
+    (write_packed if json_ else print_packed)(packed, f"cse data unpack {archive.name}")
+
+
+def unpack(
+    archive: Annotated[str, typer.Argument(help="Archive that `cse data pack` wrote.")], json_: AsJson = False
+) -> None:
+    """Put the models and data of an archive where runs find them; each file is checked."""
+    from pathlib import Path
+
+    from cse_cli.data.pack import unpack as read
+    from cse_cli.data.view import print_packed, write_packed
+    from cse_cli.progress import Screen
+
+    with Screen() as screen:
+        packed = read(Path(archive).expanduser(), screen.downloading)
+    (write_packed if json_ else print_packed)(packed, f"cse run {packed.recipes[0]}" if packed.recipes else "")
 
 
 def translate(

@@ -88,10 +88,10 @@ def check(names: Sequence[str]) -> list[Checked]:
 
 
 def _state(about: DatasetEntry) -> DatasetState:
-    hub = None if about.hub is None else f"{about.hub.id}@{about.hub.revision}"
+    remotes = [remote.where for remote in about.sources.values()]
     return DatasetState(
         about.name, about.title, about.kind, about.language, about.licence, about.citation, about.note,
-        hub, None if about.hub is None else about.hub.pinned,
+        remotes[0] if remotes else None, True if remotes else None,
         tuple(_split(about, name) for name in about.splits),
     )  # fmt: skip
 
@@ -102,7 +102,7 @@ def _split(about: DatasetEntry, name: str) -> SplitState:
     if found is not None:
         origin, source = found
         return SplitState(name, split.rows, columns, origin, None if origin == "generated" else source.where)
-    return SplitState(name, split.rows, columns, "hub" if about.hub is not None and split.hub else "missing")
+    return SplitState(name, split.rows, columns, "hub" if split.files else "missing")
 
 
 def _check(about: DatasetEntry, split: str, fetch: bool) -> Checked:
@@ -124,5 +124,5 @@ def _read(about: DatasetEntry, split: str, source: Source) -> tuple[int, str]:
     if about.columns_of(split) == catalogue.PAIR_COLUMNS:
         rows = len(catalogue.read_pairs(about.name, split))
     else:
-        rows = catalogue.checked(source, sum(1 for _ in source.read(source.columns)))
-    return rows, source.scan().digest
+        rows = source.check(sum(1 for _ in source.rows()))
+    return rows, source.digest

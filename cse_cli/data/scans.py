@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from pathlib import Path
 
 from cse_cli import home
-from registry.catalogue import FileSource, Scan, Source
+from registry.catalogue import Source
+from registry.paths import write_atomically
 
 
-def scan(source: Source) -> Scan:
-    """Return what `source.scan()` does, from the cache if path, size and time of every file are as before."""
-    if not isinstance(source, FileSource):
-        return source.scan()
+def scan(source: Source) -> tuple[int, str]:
+    """Return rows and digest of a source, from the cache if path, size and time of every file are as before."""
+    if not source.paths:
+        return source.scanned
     note = home.cache() / "scans" / f"{_identity(source)}.json"
     try:
-        return Scan(**json.loads(note.read_text(encoding="utf-8")))
+        rows, digest = json.loads(note.read_text(encoding="utf-8"))
+        return int(rows), str(digest)
     except (OSError, ValueError, TypeError):
-        found = source.scan()
-    write_atomically(note, json.dumps(found._asdict()))
+        found = source.scanned
+    write_atomically(note, json.dumps(found))
     return found
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that other processes see whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
-
-
-def _identity(source: FileSource) -> str:
+def _identity(source: Source) -> str:
     stats = [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in source.paths]
-    return hashlib.sha256(repr((stats, source.header)).encode()).hexdigest()[:32]
+    return hashlib.sha256(repr((stats, source.columns)).encode()).hexdigest()[:32]

@@ -9,12 +9,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
 from cse_cli.data.inventory import Checked, DatasetState
 
 if TYPE_CHECKING:  # imports torch, which listing does without
+    from cse_cli.data.pack import Packed
+    from cse_cli.data.requirements import Availability
     from cse_cli.data.translate import Translation
 
 SCHEMA_VERSION = 1
@@ -51,6 +54,52 @@ def write_datasets(states: Sequence[DatasetState]) -> None:
 def write_checked(checked: Sequence[Checked]) -> None:
     """Write one JSON document of all splits read."""
     _write({"splits": [asdict(one) for one in checked]})
+
+
+def print_availability(found: Sequence[Availability]) -> None:
+    """Print a row a requirement: what it is, whether it is here, its size, where from, its licence, who wants it."""
+    rows = [
+        (
+            one.requirement.title, one.state, decimal(one.bytes) if one.bytes else "-", one.origin or "-",
+            one.licence or "-", ", ".join(one.requirement.wanted_by) or "-",
+        )
+        for one in found
+    ]  # fmt: skip
+    _print(("what", "state", "to fetch", "where", "licence", "wanted by"), rows)
+
+
+def print_requirements(found: Sequence[Availability]) -> None:
+    """Print the same, then how much there is to download and what to do about the rest."""
+    from cse_cli.data.requirements import download_size
+
+    print_availability(found)
+    for one in found:
+        if one.state == "missing":
+            sys.stderr.write(f"missing: {one.requirement.title}: {one.problem}\n  → {one.action}\n")
+    counts = {state: sum(one.state == state for one in found) for state in ("here", "fetchable", "missing")}
+    fetched = f" ({download_size(found)})" if counts["fetchable"] else ""
+    sys.stderr.write(
+        f"{counts['here']} here, {counts['fetchable']} to download{fetched}, {counts['missing']} missing\n"
+    )
+
+
+def write_availability(found: Sequence[Availability]) -> None:
+    """Write one JSON document of all requirements."""
+    _write({"requirements": [{**asdict(one), "paths": [str(path) for path in one.paths]} for one in found]})
+
+
+def print_packed(packed: Packed, following: str) -> None:
+    """Say what an archive holds and what to do with it."""
+    old = f", {packed.skipped} of them already there" if packed.skipped else ""
+    sys.stderr.write(f"{len(packed.names)} files, {decimal(packed.bytes)}{old}\n")
+    if following:
+        sys.stderr.write(f"next: {following}\n")
+    sys.stdout.write(f"{packed.archive}\n")
+
+
+def write_packed(packed: Packed, _: str) -> None:
+    """Write one JSON document."""
+    _write({**asdict(packed), "archive": str(packed.archive)})
 
 
 def print_translation(made: Translation) -> None:

@@ -10,15 +10,19 @@ from cse_cli.recipe.positions import Keys
 from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.schema import Data
 from registry import catalogue
-from registry.errors import UnknownNameError, suggestion
+from registry.catalogue.hub_sets import HubSet
+from registry.errors import CseError, UnknownNameError, suggestion
 
 
 def check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
     """Report data sets, splits and columns that the catalogue does not have; no file is looked for."""
     if draft.data is not None:
         _check_choice(draft, draft.data, problems)
+        _check_streaming(draft, draft.data, problems)
         for keys, name in _datasets(draft.data, tables):
-            if _check_split(name, draft.data.split, keys, ("data", "split"), problems):
+            if name.startswith("hf:"):
+                _check_hub_set(name, keys, problems)
+            elif _check_split(name, draft.data.split, keys, ("data", "split"), problems):
                 _check_columns(draft, name, draft.data.split, problems)
     _check_pair_sources(draft, tables, problems)
     for part in draft.evaluators.values():
@@ -36,6 +40,27 @@ def _check_choice(draft: Draft, data: Data, problems: Problems) -> None:
         problems.add(("data", "file"), "give either 'dataset' or 'file', not both", at_key=True)
     elif not data.dataset and data.file is None and draft.losses:
         problems.add(("data",), "needs 'dataset' (`cse data list` shows them) or 'file', your own text", at_key=True)
+
+
+def _check_streaming(draft: Draft, data: Data, problems: Problems) -> None:
+    if data.streaming and draft.train is not None and draft.train.steps is None:
+        message = "needs train.steps: the length of a stream is not known; n sentences are n / batch_size steps"
+        problems.add(("data", "streaming"), message)
+    if data.streaming and data.limit is not None:
+        problems.add(("data", "limit"), "cannot limit what is streamed: train.steps does", at_key=True)
+    if data.shuffle_buffer is not None and not data.streaming:
+        problems.add(("data", "shuffle_buffer"), "only means something with streaming = true", at_key=True)
+    if data.column is not None and data.dataset and not any(name.startswith("hf:") for name in data.dataset):
+        message = "is for `file` and `hf:` data sets: the catalogue knows the columns of its own"
+        problems.add(("data", "column"), message, at_key=True)
+
+
+def _check_hub_set(name: str, keys: Keys, problems: Problems) -> None:
+    """Report a name that is not of the form of a hub data set; whether the hub has it is not asked here."""
+    try:
+        HubSet.parse(name)
+    except CseError as error:
+        problems.add(keys, f"{error.message}: {error.next_action}")
 
 
 def _check_pair_sources(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from cse_cli.recipe.schema import EncoderPart, LossPart, Recipe, Section, View
+from cse_cli.recipe.schema import Data, EncoderPart, LossPart, Recipe, Section, View
 from registry import catalogue
 from registry.core import Entry, Registry
 from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
@@ -104,11 +104,8 @@ def _loose(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dataset() -> dict[str, Any]:
-    names = {"enum": catalogue.names()}
-    return {
-        "description": "Catalogue names; several are concatenated in order.",
-        "anyOf": [names, {"type": "array", "items": names}],
-    }
+    names: dict[str, Any] = {"anyOf": [{"enum": catalogue.names()}, {"type": "string", "pattern": "^hf:"}]}
+    return {"description": documented(Data)["dataset"], "anyOf": [*names["anyOf"], {"type": "array", "items": names}]}
 
 
 def _loss_keys(definitions: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def place_file(file: Path, folder: Path) -> str:
-    """Return the path of a recipe's data file.
+    """Return the path of a recipe's data file, folder or glob.
 
     Args:
         file: As the recipe writes it.
@@ -17,5 +17,12 @@ def place_file(file: Path, folder: Path) -> str:
     file = file.expanduser()
     data = os.environ.get("CSE_DATA")
     roots = [folder, *([Path(data).expanduser()] if data else []), Path.cwd()]
-    found = next((root / file for root in roots if (root / file).is_file()), None)
+    found = next((root / file for root in roots if _names_something(root / file)), None)
     return str(file) if found is None else os.path.normpath(found.absolute())
+
+
+def _names_something(path: Path) -> bool:
+    if path.exists():
+        return True
+    path = path.absolute()
+    return "*" in str(path) and any(Path(path.anchor).glob(str(path.relative_to(path.anchor))))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -102,18 +103,48 @@ class Data(Section):
     """What is trained on.
 
     Args:
-        dataset: Catalogue names; several are concatenated in order.
-        file: Your own text instead: `.txt` (one sentence a line) or `.tsv` with a header, plain or `.gz`.
-        split: Split of the catalogue entries.
+        dataset: Catalogue names, or `hf:owner/name[:config][@revision]` for any data set of the hub; several are
+            concatenated in order.
+        file: Your own text instead: a path, a folder or a glob, or several: .txt (one sentence a line), .tsv with a
+            header, .csv, .jsonl or .json (plain or .gz), or .parquet.
+        split: Split of the data sets.
+        column: Column of the file or of an `hf:` data set that is read as `text`; left out is "text".
         max_length: Tokens a sentence is cut to, special tokens included.
         limit: Use only the first so many sentences.
+        streaming: Read shards on the way instead of tokenising all before the first step; left out is false.
+        shuffle_buffer: Rows read ahead and shuffled where the data is streamed; left out is 10,000.
     """
 
     dataset: tuple[str, ...] = ()
-    file: Text | None = None
+    file: Text | Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
     split: Text = "train"
+    column: Text | None = None
     max_length: Annotated[int, Field(ge=3, le=512, strict=True)] = 32
     limit: Count | None = None
+    streaming: Flag | None = None
+    shuffle_buffer: Annotated[int, Field(ge=2, strict=True)] | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths, folders and globs of `file`."""
+        return (self.file,) if isinstance(self.file, str) else self.file or ()
+
+    @property
+    def named(self) -> str:
+        """What to call it in messages and records."""
+        return ", ".join(self.files) or "+".join(self.dataset)
+
+
+def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a `[data]` table makes the experiment: the same text in another folder is the same.
+
+    Its content is fingerprinted in the result.
+    """
+    kept = {key: value for key, value in table.items() if not (key == "streaming" and not value)}
+    if "file" in kept:
+        file = kept["file"]
+        kept["file"] = Path(file).name if isinstance(file, str) else [Path(each).name for each in file]
+    return kept
 
 
 class Train(Section):
@@ -239,7 +270,6 @@ class Recipe(Section):
         """
         identity = {k: v for k, v in self.resolved().items() if k not in {"title", "description", "paper", "tune"}}
         identity["train"] = {k: v for k, v in identity["train"].items() if k not in {"seed", "compile", "rows_at_once"}}
-        # The same text in another folder is the same experiment; its content is fingerprinted in the result.
-        identity["data"] = {k: Path(v).name if k == "file" else v for k, v in identity["data"].items()}
+        identity["data"] = data_identity(identity["data"])
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -33,7 +33,7 @@ def plan(prepared: Prepared) -> Plan:
         "trained": sum(p.numel() for p in weights if p.requires_grad),
         "steps": prepared.steps,
         "batch_size": recipe.train.batch_size,
-        "sentences": 0 if prepared.text is None else prepared.text.rows,
+        "sentences": prepared.sentences,
         "evaluators": list(recipe.evaluators),
         "views": {name: _view(prepared, name, tokens) for name, tokens in batch.items()},
     }

@@ -128,12 +128,12 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint of everything the next step depends on; metrics up to it are recorded first."""
         demand_alike(self.method, self.progress.step)
-        randoms = from_all(checkpoint.random_state())
-        from_first(lambda: self._write(randoms))
+        each = from_all((checkpoint.random_state(), self.stepper.place))
+        from_first(lambda: self._write([random for random, _ in each], [place for _, place in each]))
         self.saved = self.progress.step
         self.stepper.watch.clock.mark("other")
 
-    def _write(self, randoms: list[dict[str, Any]]) -> None:
+    def _write(self, randoms: list[dict[str, Any]], places: list[Any]) -> None:
         self.tracker.flush()
         checkpoint.write(
             self.folder / checkpoint.FILE,
@@ -142,6 +142,7 @@ class Trainer:
                 **self.stepper.state(),
                 "random": randoms[0],
                 "random_of_others": randoms[1:],
+                "data": places,
                 "progress": asdict(self.progress),
                 "selection": {k: getattr(self.selection, k) for k in ("step", "score", "curve")},
                 "alarm": asdict(self.alarm),
@@ -158,6 +159,7 @@ class Trainer:
         self.selection = Selection(self.folder, **state["selection"])
         self.alarm = CollapseAlarm(**state["alarm"])
         self.saved = self.progress.step
+        self.stepper.load_places(self.progress.step, state.get("data", []))
         self._restore_random([state["random"], *state.get("random_of_others", [])])
         demand_alike(self.method, self.progress.step)
 

@@ -24,10 +24,16 @@ class Ready:
     Args:
         batch: View → tokens, on the CPU; in pinned memory where they go to a GPU.
         sizes: View → what it holds.
+        place: Where the data goes on after it, for a checkpoint.
     """
 
     batch: Batch
     sizes: Mapping[str, Size]
+    place: Any = None
+
+
+def _nowhere() -> None:
+    """Nothing is kept of the data beside the step."""
 
 
 class Feed:
@@ -43,12 +49,19 @@ class Feed:
         total: Steps of the whole training: none beyond is made.
         device: Where the batches go.
         ahead: Whether to make the next ones in a thread; None is where it pays.
+        place: Says where the data goes on; called after `make`, in the same thread.
     """
 
     def __init__(
-        self, make: Callable[[int], Batch], total: int, device: torch.device, ahead: bool | None = None
+        self,
+        make: Callable[[int], Batch],
+        total: int,
+        device: torch.device,
+        ahead: bool | None = None,
+        place: Callable[[], Any] = _nowhere,
     ) -> None:
         self._make = make
+        self._place = place
         self._total = total
         self._device = device
         threaded = device.type == "cuda" if ahead is None else ahead
@@ -83,13 +96,13 @@ class Feed:
         self._coming.clear()
 
     def _ready(self, step: int) -> Ready:
-        batch = self._make(step)
+        batch, place = self._make(step), self._place()
         sizes = {view: Size.of(tokens.mask) for view, tokens in batch.items()}
         if self._device.type == "cuda":
             if self._device.index is not None:
                 torch.cuda.set_device(self._device)  # a thread begins with the first one
             batch = {view: each_tensor(tokens, Tensor.pin_memory) for view, tokens in batch.items()}
-        return Ready(batch, sizes)
+        return Ready(batch, sizes, place)
 
 
 def each_tensor(tokens: Tokens, act: Callable[[Tensor], Tensor]) -> Tokens:

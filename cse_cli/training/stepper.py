@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cse_cli.data.batches import Batches
+from cse_cli.data.stream import Stream
 from cse_cli.devices import Compute
 from cse_cli.method import Method
 from cse_cli.recipe.schema import Train
@@ -60,7 +61,7 @@ class Stepper:
     def __init__(
         self,
         method: Method,
-        batches: Batches,
+        batches: Batches | Stream,
         settings: Train,
         compute: Compute,
         seed: int,
@@ -77,7 +78,8 @@ class Stepper:
         self.generator = torch.Generator().manual_seed(seed)
         self.forward = parallel(method)
         self.watch = Stopwatch(method, compute)
-        self.feed = Feed(batches.batch, total, compute.device)
+        self.feed = Feed(batches.batch, total, compute.device, place=batches.state)
+        self.place = batches.state()
         self.compiled = compile_blocks(method, settings, compute, (total, batches.max_length), told)
 
     def take(self, done: int, look: Callable[[Tensor, StepState], None] | None = None) -> Taken:
@@ -85,6 +87,7 @@ class Stepper:
         rate = learning_rate(self.settings, done, self.total)
         set_learning_rate(self.optimizer, rate)
         ready, clock = self.feed.take(done), self.watch.clock
+        self.place = ready.place
         self.watch.count(ready.sizes)
         batch = {view: tokens.to(self.compute.device) for view, tokens in ready.batch.items()}
         clock.mark("data")
@@ -121,6 +124,11 @@ class Stepper:
         self.generator.set_state(state["generator"])
         if "watch" in state:
             self.watch.load_state(state["watch"])
+
+    def load_places(self, done: int, places: Sequence[Any]) -> None:
+        """Go on after `done` steps where the data of all processes stood, by rank."""
+        self.batches.load_state(done, places)
+        self.place = self.batches.state()
 
     def close(self) -> None:
         """End what runs beside the steps."""

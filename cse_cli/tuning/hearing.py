@@ -33,6 +33,10 @@ class Heard:
         """Pass it on."""
         self._inner.preparing(what, done, total)
 
+    def downloading(self, what: str, done: int, total: int | None) -> None:
+        """Pass it on."""
+        self._inner.downloading(what, done, total)
+
     def started(self, run: Started) -> None:
         """Remember which run it is, so that it can be taken up again."""
         self._total = run.steps

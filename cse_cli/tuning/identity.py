@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.schema import Recipe, data_identity
 from cse_cli.run_folder import differences
 from cse_cli.tuning.metric import objective
 from cse_cli.tuning.plan import Plan
@@ -52,7 +51,7 @@ def identity(recipe: Recipe, knobs: Sequence[Knob], seeds: Sequence[int], steps:
     """
     settings = {key: value for key, value in recipe.resolved().items() if key not in _PROSE}
     settings["train"] = {key: value for key, value in settings["train"].items() if key != "seed"}
-    settings["data"] = {k: Path(v).name if k == "file" else v for k, v in settings["data"].items()}
+    settings["data"] = data_identity(settings["data"])
     return {
         "recipe": recipe.hash(),
         "direction": DIRECTION,

@@ -146,7 +146,8 @@ def changed(found: Found) -> dict[str, Any]:
         ]
         _put(wanted, keys, _value(tables, keys))
     if "file" in wanted.get("data", {}):
-        wanted["data"]["file"] = found.load().recipe.data.file  # counts from here, not from where it is written
+        file = found.load().recipe.data.file  # counts from here, not from where it is written
+        wanted["data"]["file"] = list(file) if isinstance(file, tuple) else file
     return wanted
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from registry.augmenters.foreign import ForeignEmbeddings
 from registry.errors import CseError, suggestion
 from registry.kinds import AUGMENTERS
-from registry.types import Augmenter, Embedded, Encoder, Step, Tokens, Tune
+from registry.types import Augmenter, Embedded, Encoder, ModelName, Step, Tokens, Tune
 from registry.vocabulary import HubVocabulary
 from registry.waiting import sent
 
@@ -45,7 +45,7 @@ class FuseEmbeddings(Augmenter, nn.Module):
 
     def __init__(
         self,
-        model: str,
+        model: ModelName,
         column: str = "translation",
         rate: Annotated[float, Field(ge=0, le=1), Tune(0.1, 1.0)] = 0.9,
         mask: Literal["source", "union", "fraternal"] = "source",

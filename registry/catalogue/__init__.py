@@ -1,20 +1,18 @@
-"""The catalogue of named data sets: what they are, where they lie, and their rows, read and checked.
+"""The catalogue of named data sets: what they are, where they lie or come from, and their rows, read and checked.
 
-Importing this package imports neither torch nor datasets.
+Importing this package imports neither torch, datasets, pyarrow nor the hub's client.
 """
 
 from __future__ import annotations
 
 from registry.catalogue.entries import PAIR_COLUMNS, DatasetEntry, Kind, Split, entry, names
-from registry.catalogue.find import Origin, find, locate
-from registry.catalogue.formats import file_format, header, names_a_file
-from registry.catalogue.pair_files import PairFile, demand_one
-from registry.catalogue.reading import Pair, fingerprint, open_text, read_pairs
-from registry.catalogue.records import Column
-from registry.catalogue.sources import FileSource, GeneratedSource, Scan, Source, checked
+from registry.catalogue.find import Origin, SplitState, fetch, find, locate, roots, state
+from registry.catalogue.pairs import Pair, PairFile, demand_one, fingerprint, open_text, read_pairs
+from registry.catalogue.readers import Column, File, names_a_file
+from registry.catalogue.sources import Source, own_source
 
 __all__ = [
-    "PAIR_COLUMNS", "Column", "DatasetEntry", "FileSource", "GeneratedSource", "Kind", "Origin", "Pair", "PairFile",
-    "Scan", "Source", "Split", "checked", "demand_one", "entry", "file_format", "find", "fingerprint", "header",
-    "locate", "names", "names_a_file", "open_text", "read_pairs",
+    "PAIR_COLUMNS", "Column", "DatasetEntry", "File", "Kind", "Origin", "Pair", "PairFile", "Source", "Split",
+    "SplitState", "demand_one", "entry", "fetch", "find", "fingerprint", "locate", "names", "names_a_file", "open_text",
+    "own_source", "read_pairs", "roots", "state",
 ]  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
 
@@ -22,50 +22,100 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Part(_Table):
+    """One file of a split at a source, or several: its rows follow those of the part before it.
+
+    Args:
+        file: Its name there, or a pattern with `*`; in an archive the end of a member's path.
+        constants: Column → what every row of it has there.
+        column: Each line is a cell of this column. Parts with one stand side by side: their n-th lines are row n.
+    """
+
+    file: str
+    constants: dict[str, str] = Field(default_factory=dict)
+    column: str = ""
+
+
+def _part(written: Any) -> Any:
+    return {"file": written} if isinstance(written, str) else written
+
+
+Parts = tuple[Annotated[Part, BeforeValidator(_part)], ...]
+
+
+class Layout(_Table):
+    r"""How rows stand in a file.
+
+    Args:
+        header: Whether a `.tsv` names its columns in its first line; without one, columns stand in the entry's order.
+        columns: Our column → the file's, where the names differ; an empty name means the file has no such column and
+            every row gets an empty cell.
+        pattern: Regular expression that takes a line apart: its named groups are columns, white space in them is
+            reduced to single blanks, as SentEval's readers do it.
+        skip: Lines before the first row, where there is a pattern.
+        encoding: Of the text.
+        remove: Characters taken out wherever they stand, such as "\u200b".
+        longer: The files hold more rows than the split, which is the first of them.
+    """
+
+    header: bool = True
+    columns: dict[str, str] = Field(default_factory=dict)
+    pattern: str = ""
+    skip: int = 0
+    encoding: str = "utf-8"
+    remove: str = ""
+    longer: bool = False
+
+
+class Remote(Layout):
+    """Where files can be fetched from: a data set repository of the Hugging Face hub, or an address.
+
+    Args:
+        hub: Repository, "owner/name".
+        revision: Commit of it.
+        url: Address that file names are appended to; it names a commit, so that the content cannot change.
+        archive: The one file to fetch, a .tar or .zip, where the files named by splits are its members.
+    """
+
+    hub: str = ""
+    revision: str = ""
+    url: str = ""
+    archive: str = ""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Remote:
+        if bool(self.hub) == bool(self.url) or bool(self.hub) != bool(self.revision):
+            raise ValueError("give either `hub` and `revision`, or `url`")
+        return self
+
+    @property
+    def where(self) -> str:
+        """What to call it: "hf:owner/name@commit", or its address."""
+        return f"hf:{self.hub}@{self.revision[:12]}" if self.hub else self.url
+
+    def patterns(self, parts: Parts) -> tuple[str, ...]:
+        """Return the names or patterns of the files to fetch."""
+        return (self.archive,) if self.archive else tuple(dict.fromkeys(part.file for part in parts))
+
+
 class Split(_Table):
     """One part of a data set.
 
     Args:
         rows: Rows it must have, header left out.
-        path: File below `$CSE_DATA`; empty where the split is only generated or only joined from others.
-        hub: File names or patterns in the hub repository; their rows are joined in name order.
+        sha256: Digest of the rows, where somebody who wrote this could read them; see `readers.Source.digest`.
+        path: File below `$CSE_DATA`; empty where the split is only generated or fetched.
+        files: Source → its files, joined in this order; files that a pattern selects in name order.
+        bytes: Source → about how much is downloaded.
         columns: Columns of this split where they differ from the entry's.
     """
 
     rows: int = Field(gt=0)
+    sha256: str = Field(default="", pattern="^([0-9a-f]{64})?$")
     path: str = ""
-    hub: tuple[str, ...] = ()
+    files: dict[str, Parts] = Field(default_factory=dict)
+    bytes: dict[str, int] = Field(default_factory=dict)
     columns: tuple[str, ...] = ()
-
-
-class Layout(_Table):
-    """How the columns stand in a file.
-
-    Args:
-        header: Whether the first line names the columns; without one, columns stand in the entry's order.
-        source: Our column → the file's column, where the names differ; an empty name means the file has no such column
-            and every row gets an empty value.
-    """
-
-    header: bool = True
-    source: dict[str, str] = Field(default_factory=dict)
-
-
-class Hub(Layout):
-    """A data set repository of the Hugging Face hub.
-
-    Args:
-        id: Repository, "owner/name".
-        revision: Commit, or the name of a branch where no commit could be looked up.
-    """
-
-    id: str
-    revision: str = "main"
-
-    @property
-    def pinned(self) -> bool:
-        """Whether the revision is a commit, so that the content cannot change."""
-        return len(self.revision) == 40 and all(c in "0123456789abcdef" for c in self.revision)
 
 
 class Generated(_Table):
@@ -89,6 +139,7 @@ class DatasetEntry(_Table):
         columns: Column names as the rest of the code knows them.
         note: What a reader must know before using it.
         local: Layout of the files below `$CSE_DATA`.
+        sources: Name → where it can be fetched from, in the order in which they are tried.
     """
 
     name: str
@@ -101,9 +152,16 @@ class DatasetEntry(_Table):
     columns: tuple[str, ...]
     note: str = ""
     local: Layout = Layout()
-    hub: Hub | None = None
+    sources: dict[str, Remote] = Field(default_factory=dict)
     generator: Generated | None = None
     splits: dict[str, Split]
+
+    @model_validator(mode="after")
+    def _known_sources(self) -> DatasetEntry:
+        for name, split in self.splits.items():
+            if unknown := (split.files.keys() | split.bytes.keys()) - self.sources.keys():
+                raise ValueError(f"split '{name}' names sources that are not there: {', '.join(sorted(unknown))}")
+        return self
 
     def split(self, name: str) -> Split:
         """Return one split; "all" joins the others where the entry has none of that name.

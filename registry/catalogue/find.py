@@ -1,17 +1,70 @@
-"""Where a split lies: `$CSE_DATA`, then the hub's cache, then the hub."""
+"""Where a split lies: below `$CSE_DATA`, in what was downloaded before, or at one of its sources on the network."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from registry.catalogue import hub
-from registry.catalogue.entries import ALL, DatasetEntry, Generated, Hub, Split, entry
-from registry.catalogue.sources import FileSource, GeneratedSource, Source
-from registry.errors import MissingError
+from registry import hub, paths, transfer
+from registry.catalogue.entries import ALL, DatasetEntry, Parts, Remote, entry
+from registry.catalogue.readers import File, Table, member_of
+from registry.catalogue.sources import Made, Source
+from registry.errors import MissingError, UnknownNameError
 
-Origin = Literal["CSE_DATA", "cache", "hub", "generated"]
+Origin = Literal["CSE_DATA", "cache", "generated"]
+
+
+@dataclass(frozen=True)
+class SplitState:
+    """Where a split is, or can be had from.
+
+    Args:
+        origin: Where it is on this machine; None if it is not.
+        path: Its files; empty if it is not here or generated.
+        sources: What it can be fetched from, first to last: "hf:owner/name@commit", or an address.
+        files: What is downloaded from the first of them; one archive may serve several data sets.
+        bytes: About how much that is, where known.
+    """
+
+    name: str
+    split: str
+    licence: str
+    origin: Origin | None
+    path: str = ""
+    sources: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    bytes: int | None = None
+
+
+def state(name: str, split: str) -> SplitState:
+    """Return where a split is, or can be had from, without touching the network; of one made from others see `roots`.
+
+    Raises:
+        UnknownNameError: No such data set or split.
+    """
+    about, found = entry(name), find(name, split)
+    copies = _copies(about, split)
+    files = copies[0].names if copies else ()
+    size = about.split(split).bytes.get(copies[0].key) if copies else None
+    origin = None if found is None else found[0]
+    where = "" if found is None or origin == "generated" else found[1].where
+    return SplitState(name, split, about.licence, origin, where, tuple(c.remote.where for c in copies), files, size)
+
+
+def roots(name: str, split: str) -> list[tuple[str, str]]:
+    """Return name and split of what has files of its own: a split itself, what "all" joins, what it is generated from.
+
+    Raises:
+        UnknownNameError: No such data set or split.
+    """
+    about = entry(name)
+    about.split(split)
+    if about.generator is not None:
+        return list(dict.fromkeys(root for source in about.generator.sources for root in roots(*source)))
+    return [(name, part) for part in about.parts] if _joins(about, split) else [(name, split)]
 
 
 def locate(name: str, split: str) -> Source:
@@ -19,45 +72,179 @@ def locate(name: str, split: str) -> Source:
 
     Raises:
         UnknownNameError: No such data set or split.
-        MissingError: It is not on this machine and the hub does not answer; told within 5 s.
+        MissingError: It is not on this machine and cannot be fetched.
     """
     found = find(name, split)
-    if found is not None:
-        return found[1]
-    about = entry(name)
-    if about.generator is not None:
-        return _from_sources(about, about.generator, split)
-    if about.hub is None or not (patterns := _patterns(about, split)):
-        raise _missing(about, split, "and no hub repository has it")
-    try:
-        paths = hub.fetch(about.hub.id, about.hub.revision, patterns)
-    except hub.HubRefusedError as error:
-        raise _missing(about, split, f"and it could not be fetched: {error}") from error
-    return _from_hub(about, about.hub, split, paths)
+    return fetch(name, split) if found is None else found[1]
 
 
 def find(name: str, split: str) -> tuple[Origin, Source] | None:
     """Return where a split lies on this machine, without touching the network; None if it does not."""
     about = entry(name)
-    part = about.split(split)
-    columns = about.columns_of(split)
+    path = _local(about, split)
     if about.generator is not None:
-        here = all(find(*source) is not None for source in about.generator.sources)
-        return ("generated", GeneratedSource(about.generator, split, columns, part.rows)) if here else None
-    if paths := _local(about, split):
-        local = about.local
-        return "CSE_DATA", FileSource(paths, columns, local.header, local.source, part.rows)
-    if about.hub is not None and (patterns := _patterns(about, split)):
-        paths = hub.cached(about.hub.id, about.hub.revision, patterns)
-        if paths:
-            return "cache", _from_hub(about, about.hub, split, paths)
-    return None
+        here = all(find(*source) for source in about.generator.sources)
+        return ("generated", _source(about, split, Made(about.generator, split))) if here else None
+    if path is not None:
+        return "CSE_DATA", _source(about, split, File(path, about.local, about.columns_of(split)))
+    if _joins(about, split):
+        every = [found for part in about.parts if (found := find(name, part))]
+        origins = {origin for origin, _ in every}
+        joined = _source(about, split, *(table for _, source in every for table in source.tables))
+        return (origins.pop() if len(origins) == 1 else "cache", joined) if len(every) == len(about.parts) else None
+    cached = [source for copy in _copies(about, split) if (source := copy.cached())]
+    if len(cached) < 2:  # nothing to choose from: the rows are counted when they are read
+        return ("cache", cached[0]) if cached else None
+    return "cache", max(cached, key=lambda source: (source.known is not None, source.known))
+
+
+def fetch(name: str, split: str, *, force: bool = False) -> Source:
+    """Return a split from the first source that has the rows the catalogue knows, else from one with as many rows.
+
+    Args:
+        name: Of the data set.
+        split: Of it.
+        force: Fetch again what was downloaded before.
+
+    Raises:
+        UnknownNameError: No such data set or split.
+        MissingError: No source gives it.
+    """
+    about = entry(name)
+    copies = _copies(about, split)
+    if about.generator is not None:
+        _fetch_each(about.generator.sources, force, f"dataset '{name}' is made from others: ")
+        return _source(about, split, Made(about.generator, split))
+    if _joins(about, split):
+        found = _fetch_each([(name, part) for part in about.parts], force)
+        return _source(about, split, *(table for source in found for table in source.tables))
+    alike: Source | None = None
+    refused = []
+    for copy in copies:
+        try:
+            source = copy.fetch(force)
+        except (MissingError, UnknownNameError) as error:
+            refused.append(f"{copy.remote.where}: {error.message}")
+            continue
+        if len(copies) == 1 or source.known:
+            return source
+        if source.known is None:
+            refused.append(f"{copy.remote.where}: malformed, or not {about.split(split).rows} rows")
+        else:
+            alike = alike or source
+    if alike is None:
+        raise _missing(about, split, refused)
+    return alike
+
+
+def _fetch_each(wanted: Sequence[tuple[str, str]], force: bool, why: str = "") -> list[Source]:
+    try:
+        return [fetch(*one, force=True) if force else locate(*one) for one in wanted]
+    except MissingError as error:
+        raise MissingError(f"{why}{error.message}", error.next_action) from error
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """The files of a split at one of its sources."""
+
+    about: DatasetEntry
+    split: str
+    key: str
+
+    @property
+    def remote(self) -> Remote:
+        return self.about.sources[self.key]
+
+    @property
+    def parts(self) -> Parts:
+        return self.about.split(self.split).files[self.key]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is downloaded."""
+        return (self.remote.archive,) if self.remote.archive else tuple(part.file for part in self.parts)
+
+    @property
+    def repository(self) -> hub.Repository:
+        return hub.Repository("dataset", self.remote.hub, self.remote.revision)
+
+    @property
+    def downloads(self) -> Path:
+        return paths.downloads() / self.remote.url.partition("://")[2]
+
+    def cached(self) -> Source | None:
+        if self.remote.hub:
+            folder = hub.cached(self.repository, self.names)
+            return None if folder is None else self._within(folder)
+        return self._within(self.downloads)
+
+    def fetch(self, force: bool) -> Source:
+        repair = f"`cse data download --force {self.about.name}`"
+        if self.remote.hub:
+            folder = hub.fetch(self.repository, self.names, force=force, repair=repair)
+        else:
+            folder = self.downloads
+            for name in self.names:
+                target = folder / name
+                draft = target.with_name(f"{target.name}.new") if force else target
+                transfer.download(self.remote.url + name, draft, label=name, repair=repair)
+                draft.replace(target)
+        found = self._within(folder)
+        if found is None:
+            raise MissingError(f"no {', '.join(part.file for part in self.parts)} in {', '.join(self.names)}")
+        return found
+
+    def _within(self, folder: Path) -> Source | None:
+        """Return the split from downloaded files; None if one is not there."""
+        columns, places = self.about.columns_of(self.split), []
+        for part in self.parts:
+            if self.remote.archive:
+                archive = folder / self.remote.archive
+                member = member_of(archive, part.file) if archive.is_file() else None
+                inside = [(part, archive, member)] if member else []
+            else:
+                inside = [(part, path, "") for path in sorted(folder.glob(part.file))]
+            if not inside:
+                return None
+            places += inside
+        limit = self.about.split(self.split).rows if self.remote.longer else None
+        if columns := tuple(part.column for part in self.parts if part.column):
+            first, *others = (path for _, path, _ in places)
+            tables = [File(first, self.remote, columns, beside=tuple(others), limit=limit)]
+        else:
+            columns = self.about.columns_of(self.split)
+            tables = [File(path, self.remote, columns, m, (), part.constants, limit) for part, path, m in places]
+        again = f"`cse data download --force {self.about.name}` fetches it again"
+        return _source(self.about, self.split, *tables, remedy=again)
+
+
+def _copies(about: DatasetEntry, split: str) -> list[_Copy]:
+    return [_Copy(about, split, key) for key in about.sources if key in about.split(split).files]
+
+
+def _source(about: DatasetEntry, split: str, *tables: Table, remedy: str = Source.remedy) -> Source:
+    part = about.split(split)
+    return Source(about.columns_of(split), tables, part.rows, part.sha256, about.kind, remedy)
+
+
+def _joins(about: DatasetEntry, split: str) -> bool:
+    """Tell whether a split has no files of its own but those of the others."""
+    whole = about.split(split)
+    return split == ALL and not whole.path and not whole.files
+
+
+def _local(about: DatasetEntry, split: str) -> Path | None:
+    folder, path = data_folder(), about.split(split).path
+    return folder / path if folder is not None and path and (folder / path).is_file() else None
 
 
 def data_folder() -> Path | None:
-    """Return `$CSE_DATA`, absolute, or None where it is not set."""
-    configured = os.environ.get("CSE_DATA")
-    return Path(configured).expanduser().absolute() if configured else None
+    """Return `$CSE_DATA`, absolute; without it the folder `data` of the state directory, or None if there is none."""
+    if configured := os.environ.get("CSE_DATA"):
+        return Path(configured).expanduser().absolute()
+    unpacked = paths.state_directory() / "data"
+    return unpacked if unpacked.is_dir() else None
 
 
 def own_file(file: str) -> Path | None:
@@ -67,68 +254,24 @@ def own_file(file: str) -> Path | None:
     return next((place.absolute() for place in places if place.is_file()), None)
 
 
-def _local(about: DatasetEntry, split: str) -> tuple[Path, ...]:
+def _missing(about: DatasetEntry, split: str, refused: Sequence[str]) -> MissingError:
+    path = about.split(split).path
     folder = data_folder()
-    if folder is None:
-        return ()
-    paths = tuple(folder / part.path for part in _pieces(about, split) if part.path)
-    return paths if paths and all(path.is_file() for path in paths) else ()
-
-
-def _pieces(about: DatasetEntry, split: str) -> list[Split]:
-    """Return the splits whose files make up `split`: itself, or all parts of "all"."""
-    whole = about.split(split)
-    return [about.splits[name] for name in about.parts] if split == ALL and not whole.path else [whole]
-
-
-def _patterns(about: DatasetEntry, split: str) -> tuple[str, ...]:
-    """Return the hub's files of a split: its own, or those of all its pieces; none if one piece has none."""
-    own = about.split(split).hub
-    pieces = [piece.hub for piece in _pieces(about, split)]
-    return own or (tuple(pattern for patterns in pieces for pattern in patterns) if all(pieces) else ())
-
-
-def _from_sources(about: DatasetEntry, generator: Generated, split: str) -> Source:
-    """Return a generated split once the data sets that it is made from are on this machine."""
-    for source in generator.sources:
-        try:
-            locate(*source)
-        except MissingError as error:
-            raise MissingError(
-                f"dataset '{about.name}' is made from others: {error.message}", error.next_action
-            ) from error
-    return GeneratedSource(generator, split, about.columns_of(split), about.split(split).rows)
-
-
-def _from_hub(about: DatasetEntry, repository: Hub, split: str, paths: tuple[Path, ...]) -> FileSource:
-    return FileSource(paths, about.columns_of(split), repository.header, repository.source, about.split(split).rows)
-
-
-def _missing(about: DatasetEntry, split: str, why: str) -> MissingError:
-    patterns = _patterns(about, split)
-    files = [part.path for part in _pieces(about, split) if part.path]
-    wanted = ", ".join(files or patterns)
-    ways = [f"put {wanted} below the folder that CSE_DATA names ({_setting()}); see {about.url}"]
-    if about.hub is not None and patterns:
-        included = " ".join(f"--include '{pattern}'" for pattern in patterns)
+    setting = "CSE_DATA is not set" if folder is None else f"CSE_DATA is {folder}"
+    setting += "" if folder is None or folder.is_dir() else ", which does not exist"
+    ways = [f"put {path or 'its files'} below the folder that CSE_DATA names ({setting}); see {about.url}"]
+    if refused:
+        why = f"and could not be fetched: {'; '.join(refused)}"
         ways += [
-            f"on a connected machine: hf download {about.hub.id} --repo-type dataset --revision {about.hub.revision}"
-            f" {included}, then copy its cache (HF_HOME) here",
+            f"on a connected machine `cse data download {about.name}`, then copy its cache (HF_HOME, CSE_HOME) here",
             "set HF_ENDPOINT to a mirror of the hub that this machine reaches",
         ]
     else:
+        why = "and no public source has it"
         ways += [
             'train on your own text: `[data] file = "path.txt"` (or .tsv with a header) instead of `dataset`',
             "use a dataset that is here: `cse data list` shows them",
         ]
-    lines = "".join(f"\n    {number}. {way}" for number, way in enumerate(ways, start=1))
-    return MissingError(
-        f"dataset '{about.name}', split '{split}' ({wanted}) is not on this machine, {why}", f"one of:{lines}"
-    )
-
-
-def _setting() -> str:
-    folder = data_folder()
-    if folder is None:
-        return "CSE_DATA is not set"
-    return f"CSE_DATA is {folder}" + ("" if folder.is_dir() else ", which does not exist")
+    numbered = "".join(f"\n    {number}. {way}" for number, way in enumerate(ways, start=1))
+    what = f"dataset '{about.name}', split '{split}'{f' ({path})' if path else ''}"
+    return MissingError(f"{what} is not on this machine, {why}", f"one of:{numbered}")

@@ -1,214 +1,208 @@
-"""A split of a data set, found: its columns, its rows, its row count and digest."""
+"""A split that was found: its rows, their number and their digest."""
 
 from __future__ import annotations
 
 import hashlib
-import zlib
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple
 
-from registry.catalogue.entries import Generated
-from registry.catalogue.formats import Row, file_format, open_bytes, read
+from registry.catalogue.entries import Generated, Kind
+from registry.catalogue.readers import Column, File, Numbered, Row, Table, shown
 from registry.errors import CseError, UnknownNameError, suggestion
 
-if TYPE_CHECKING:
-    from registry.types import Generator
-
-_BLOCK = 1 << 20
-
-
-class Scan(NamedTuple):
-    """What one pass over a source tells.
-
-    Args:
-        rows: Rows, headers left out.
-        digest: SHA-256 of the content, unpacked.
-    """
-
-    rows: int
-    digest: str
-
-
-class Source(Protocol):
-    """Rows of text cells, read as often as asked."""
-
-    @property
-    def where(self) -> str:
-        """What to call it in messages: a path, or the generator's name."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-
-    @property
-    def expected(self) -> int | None:
-        """Rows the catalogue says it has."""
-
-    def read(self, columns: Sequence[str]) -> Iterator[Row]:
-        """Yield the named columns of each row, in that order."""
-
-    def place(self, row: int) -> str:
-        """Return where row number `row`, from 1, stands, as messages name it."""
-
-    def scan(self) -> Scan:
-        """Count and digest the content."""
-
 
 @dataclass(frozen=True)
-class FileSource:
-    """One or more files with the same columns, one after the other.
-
-    Args:
-        paths: The files.
-        columns: Our names.
-        header: Whether a `.tsv` names its columns in its first line.
-        source: Our name → the file's name, where they differ.
-        expected: Rows the catalogue says there are.
-    """
-
-    paths: tuple[Path, ...]
-    columns: tuple[str, ...]
-    header: bool = True
-    source: dict[str, str] = field(default_factory=dict)
-    expected: int | None = None
-
-    @property
-    def where(self) -> str:
-        """The paths."""
-        return ", ".join(map(str, self.paths))
-
-    def read(self, columns: Sequence[str]) -> Iterator[Row]:
-        """Yield the named columns of each row, in that order.
-
-        Raises:
-            CseError: A column is not there, or a row is malformed.
-        """
-        require(self, columns)
-        for path in self.paths:
-            yield from self._read(path, columns)
-
-    def _read(self, path: Path, columns: Sequence[str]) -> Iterator[Row]:
-        if self.header or file_format(path) in (".jsonl", ".parquet"):
-            return read(path, [self.source.get(column, column) for column in columns], headed=True)
-        if list(columns) == list(self.columns):
-            return read(path, [str(place) for place in range(len(columns))], headed=False)
-        every = read(path, [str(place) for place in range(len(self.columns))], headed=False)
-        places = [self.columns.index(column) for column in columns]
-        return (tuple(row[place] for place in places) for row in every)
-
-    def place(self, row: int) -> str:
-        """Return `path:line` of row number `row`, from 1; rows of a `.csv` may span lines, so it is `path: row n`."""
-        for path in self.paths:
-            rows = sum(1 for _ in self._read(path, self.columns))
-            if row <= rows:
-                whole_lines = file_format(path) in (".txt", ".tsv", ".jsonl")
-                return f"{path}:{row + self._headed(path)}" if whole_lines else f"{path}: row {row}"
-            row -= rows
-        return f"{self.where}: row {row}"
-
-    def scan(self) -> Scan:
-        """Count and digest the content of the files in one pass.
-
-        Raises:
-            CseError: A file cannot be read.
-        """
-        rows, digest = 0, hashlib.sha256()
-        for path in self.paths:
-            counted = _count(path, digest)
-            rows += sum(1 for _ in self._read(path, self.columns)) if counted is None else counted - self._headed(path)
-        return Scan(rows, digest.hexdigest())
-
-    def _headed(self, path: Path) -> int:
-        return int(self.header and file_format(path) == ".tsv")
-
-
-@dataclass(frozen=True)
-class GeneratedSource:
-    """Rows that a registered generator makes."""
+class Made:
+    """Rows that a registered generator makes; read as a `File` is."""
 
     generator: Generated
     split: str
-    columns: tuple[str, ...]
-    expected: int | None = None
+    typed = False
+    paths: tuple[Path, ...] = ()
 
     @property
     def where(self) -> str:
         """The generator's name."""
         return f"generator '{self.generator.name}'"
 
-    def build(self) -> Generator:
-        """Return the generator."""
-        from registry.kinds import GENERATORS
+    def place(self, number: int) -> str:
+        """Return the generator's name and the row."""
+        return f"{self.where}: row {number}"
 
-        return GENERATORS[self.generator.name].build(self.generator.params)
-
-    def read(self, columns: Sequence[str]) -> Iterator[Row]:
-        """Yield the named columns of each row, in that order.
+    def read(self, columns: Sequence[Column]) -> Numbered:
+        """Yield the number and the wanted cells of each row.
 
         Raises:
             CseError: The generator makes no such column.
         """
-        require(self, columns)
-        for row in self.build().rows(self.split):
+        from registry.kinds import GENERATORS
+
+        made = GENERATORS[self.generator.name].build(self.generator.params)
+        for number, row in enumerate(made.rows(self.split), start=1):
             try:
-                yield tuple(row[column] for column in columns)
+                yield number, tuple(row[column.name] for column in columns)
             except KeyError as error:
                 raise CseError(f"{self.where}: its rows have no column {error}, but {', '.join(row)}") from error
 
+
+class Record(NamedTuple):
+    """The wanted cells of one row: text as it stands in the file, or values of the file's own types."""
+
+    table: Table
+    number: int
+    cells: Row
+
+    @property
+    def place(self) -> str:
+        """Where the row starts, `path:line`; `path: row n` where there are no lines."""
+        return self.table.place(self.number)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A split that was found: rows of text cells, read as often as asked.
+
+    Args:
+        columns: Names of the columns.
+        tables: Where the rows are, one after the other.
+        expected: Rows the catalogue says there are.
+        sha256: Digest the catalogue knows.
+        kind: Of the data set.
+        remedy: What to do if rows are missing.
+    """
+
+    columns: tuple[str, ...]
+    tables: tuple[Table, ...]
+    expected: int | None = None
+    sha256: str = ""
+    kind: Kind = "text"
+    remedy: str = "the file is cut, changed or another version: fetch it again, or read it as your own text"
+
+    @property
+    def where(self) -> str:
+        """What to call it in messages: paths, or the generator's name."""
+        return ", ".join(table.where for table in self.tables)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files it is read from, each once; none for what is generated."""
+        return tuple(dict.fromkeys(path for table in self.tables for path in table.paths))
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield each row, all columns."""
+        return self.read(self.columns)
+
+    def read(self, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Yield the named columns of each row, in that order, as text.
+
+        Raises:
+            CseError: A column is not there, or a row is malformed.
+        """
+        self.demand(columns)
+        wanted = [Column("", name) for name in columns]
+        for table in self.tables:
+            if table.typed:
+                yield from (_as_text(Record(table, *row), columns) for row in table.read(wanted))
+            else:
+                yield from (cells for _, cells in table.read(wanted))
+
+    def records(self, columns: Sequence[Column]) -> Iterator[Record]:
+        """Yield the wanted cells of each row, as they stand in the file, with their place."""
+        return (Record(table, *row) for table in self.tables for row in table.read(columns))
+
     def place(self, row: int) -> str:
-        """Return the generator's name and the row."""
-        return f"{self.where}: row {row}"
+        """Return where row number `row`, from 1, stands."""
+        return next(islice(self.records([Column("", name) for name in self.columns]), row - 1, None)).place
 
-    def scan(self) -> Scan:
-        """Count and digest the rows."""
-        rows, digest = 0, hashlib.sha256()
-        for row in self.read(self.columns):
-            rows += 1
-            digest.update("\t".join(row).encode() + b"\n")
-        return Scan(rows, digest.hexdigest())
+    @property
+    def digest(self) -> str:
+        r"""SHA-256 of the rows, the same whatever files they come from; one the catalogue does not know is warned of.
 
+        Cells are joined by TAB, each row ends in "\n", in UTF-8. The column `subset` is left out, which most of the
+        hub's copies have lost; scores are written `repr(float(score))`; in what is evaluated on, white space is reduced
+        to single blanks, as evaluators read it.
 
-def require(source: Source, columns: Sequence[str]) -> None:
-    """Check that a source has the columns.
-
-    Raises:
-        UnknownNameError: It lacks one.
-    """
-    for column in columns:
-        if column not in source.columns:
-            raise UnknownNameError(
-                f"{source.where}: no column '{column}'.{suggestion(column, source.columns)}",
-                f"its columns are {', '.join(source.columns)}",
+        Raises:
+            CseError: Rows are missing or malformed.
+        """
+        rows, digest = self.scanned
+        self.check(rows)
+        if self.sha256 and digest != self.sha256:
+            warnings.warn(
+                f"{self.where}: as many rows as expected, but some differ from the copy this project knows, and "
+                f"figures may differ a little: digest {digest}, known {self.sha256}",
+                stacklevel=2,
             )
+        return digest
+
+    @property
+    def known(self) -> bool | None:
+        """Whether the rows are those the catalogue knows; None if some are missing or malformed."""
+        try:
+            rows, digest = self.scanned
+        except CseError:
+            return None
+        return digest == (self.sha256 or digest) if rows == self.expected else None
+
+    @cached_property
+    def scanned(self) -> tuple[int, str]:
+        """Rows, and their digest, unchecked."""
+        columns = [name for name in self.columns if name != "subset"]
+        rows, digest = 0, hashlib.sha256()
+        for cells in self.read(columns):
+            rows += 1
+            written = cells if self.kind == "text" else map(_evaluated, columns, cells)
+            digest.update("\t".join(written).encode("utf-8", "surrogatepass") + b"\n")
+        return rows, digest.hexdigest()
+
+    def check(self, rows: int) -> int:
+        """Return `rows` if it is what the catalogue expects.
+
+        Raises:
+            CseError: It is not; the message names both numbers.
+        """
+        if self.expected is not None and rows != self.expected:
+            raise CseError(f"{self.where}: {rows} rows where the catalogue expects {self.expected}", self.remedy)
+        return rows
+
+    def demand(self, columns: Sequence[str]) -> None:
+        """Check that it has the columns.
+
+        Raises:
+            UnknownNameError: It lacks one.
+        """
+        for column in columns:
+            if column not in self.columns:
+                raise UnknownNameError(
+                    f"{self.where}: no column '{column}'.{suggestion(column, self.columns)}",
+                    f"its columns are {', '.join(self.columns)}",
+                )
 
 
-def checked(source: Source, rows: int) -> int:
-    """Return `rows` if it is what the catalogue expects of the source.
+def _as_text(record: Record, columns: Sequence[str]) -> tuple[str, ...]:
+    for column, cell in zip(columns, record.cells, strict=True):
+        if not isinstance(cell, str | int | float):
+            raise CseError(f"{record.place}: '{column}' is {shown(cell)}, not text", "fetch or write the file again")
+    return tuple(map(str, record.cells))
+
+
+def _evaluated(column: str, cell: str) -> str:
+    try:
+        return repr(float(cell)) if column == "score" else " ".join(cell.split())
+    except ValueError:
+        return cell  # `read_pairs` tells of it
+
+
+def own_source(path: Path) -> Source:
+    """Return a .txt, .tsv or .csv of the user's own, with the columns that it names.
 
     Raises:
-        CseError: It is not; the message names both numbers.
+        CseError: It is of another format, or its first line does not name columns.
     """
-    if source.expected is not None and rows != source.expected:
-        raise CseError(
-            f"{source.where}: {rows} rows where the catalogue expects {source.expected}",
-            "the file is cut, changed or another version: fetch it again, or read it as your own text with `data.file`",
-        )
-    return rows
-
-
-def _count(path: Path, digest: hashlib._Hash) -> int | None:
-    """Feed the content to `digest` and return the number of its lines, or None where a line is not a row."""
-    number, last = 0, b"\n"
-    try:
-        with open_bytes(path) as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
-                number += block.count(b"\n")
-                last = block[-1:]
-    except (EOFError, OSError, zlib.error) as error:
-        raise CseError(f"{path}: cannot be read to its end: {error}", "fetch the file again") from error
-    if file_format(path) in (".csv", ".parquet"):
-        return None
-    return number + (last != b"\n")
+    file = File(path)
+    return Source(file.header(), (file,))

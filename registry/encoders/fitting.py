@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from registry import catalogue
-from registry.catalogue.sources import require
 from registry.types import Encode
 
 TARGET = "target"
@@ -44,7 +43,7 @@ class FitData:
             MissingError: It is not on this machine and cannot be fetched.
         """
         if self.dataset != TARGET:
-            require(catalogue.locate(self.dataset, self.split), self.columns)
+            catalogue.locate(self.dataset, self.split).demand(self.columns)
 
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split" → content digest; nothing for an evaluator's own sentences."""

@@ -17,7 +17,7 @@ from registry.encoders.pooling import Pooling, needs_all_states, pool
 from registry.errors import CseError
 from registry.kinds import ENCODERS
 from registry.models import load_model
-from registry.types import Encoded, Encoder, Head, Tokens, Tune
+from registry.types import Encoded, Encoder, Head, ModelName, Tokens, Tune
 from registry.vocabulary import HubVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]
@@ -59,7 +59,7 @@ class TransformerEncoder(Encoder):
 
     def __init__(
         self,
-        model: str,
+        model: ModelName,
         pooling: Pooling = "cls",
         eval_pooling: Pooling | None = None,
         first_layer_index: Literal[0, 1] = 0,

@@ -17,7 +17,7 @@ from registry.encoders.fitting import FitData
 from registry.encoders.moments import Moments
 from registry.errors import CseError, RunFailedError
 from registry.kinds import ENCODERS
-from registry.types import Encoder, Tune
+from registry.types import Encoder, Resource, Tune
 
 
 @ENCODERS.register("whitening")
@@ -51,7 +51,7 @@ class Whitening(Adjusted):
     def __init__(
         self,
         of: Encoder,
-        fit_on: str,
+        fit_on: Annotated[str, Resource("dataset", evaluated="target")],
         split: str = "train",
         columns: list[str] = ["text"],  # noqa: B006 - a declaration, never changed
         limit: Annotated[int, Field(ge=2)] | None = None,

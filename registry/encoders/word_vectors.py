@@ -8,6 +8,7 @@ from pydantic import Field
 
 from registry.encoders.word_average import WordAverage
 from registry.kinds import ENCODERS
+from registry.types import FileName
 from registry.word_files import locate_words, read_words
 
 
@@ -31,6 +32,6 @@ class WordVectors(WordAverage):
     """
 
     def __init__(
-        self, file: str, lower: bool = False, limit: Annotated[int, Field(ge=1)] | None = None, frozen: bool = True
+        self, file: FileName, lower: bool = False, limit: Annotated[int, Field(ge=1)] | None = None, frozen: bool = True
     ) -> None:
         super().__init__(*read_words(locate_words(file), limit), lower, frozen)

@@ -13,7 +13,7 @@ from registry import EVALUATORS, catalogue
 from registry.errors import CseError
 from registry.evaluators.sphere import Counted, PairVectors, pair_vectors, uniformity, unit
 from registry.evaluators.sts import Sts
-from registry.types import Encode, Evaluator
+from registry.types import DatasetName, Encode, Evaluator
 
 
 @EVALUATORS.register("alignment_uniformity")
@@ -57,7 +57,7 @@ class AlignmentUniformity(Evaluator):
 
     def __init__(
         self,
-        dataset: str = "stsb",
+        dataset: DatasetName = "stsb",
         split: str = "all",
         threshold: float = 4.0,
         inclusive: bool = False,

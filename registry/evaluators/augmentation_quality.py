@@ -13,7 +13,7 @@ from registry.errors import CseError, MissingError
 from registry.evaluators.correlation import aggregates
 from registry.evaluators.sts import Sts, cosines, one_line, similarities
 from registry.evaluators.translations import Translations
-from registry.types import Encode, Evaluator, ViewName
+from registry.types import DatasetName, Encode, Evaluator, FileName, ViewName
 
 
 @EVALUATORS.register("augmentation_quality")
@@ -51,11 +51,11 @@ class AugmentationQuality(Evaluator):
 
     def __init__(
         self,
-        dataset: str,
+        dataset: DatasetName,
         view: ViewName,
         split: str = "test",
         sides: Literal["both", "first"] = "both",
-        translations: str | None = None,
+        translations: FileName | None = None,
         column: str = "translation",
         aggregate: Literal["all", "mean", "wmean"] = "all",
     ) -> None:

@@ -10,7 +10,7 @@ from registry import EVALUATORS
 from registry.errors import CseError
 from registry.evaluators.information import mutual_information
 from registry.evaluators.text_source import TextSource
-from registry.types import Encode, Evaluator, ViewName
+from registry.types import DatasetName, Encode, Evaluator, FileName, ViewName
 
 
 @EVALUATORS.register("mutual_information")
@@ -36,8 +36,8 @@ class MutualInformation(Evaluator):
         first: The view that gives h.
         second: The view that gives h*.
         dataset: Name in the data catalogue, with the columns that the views read; or give `file`.
-        file: Text of your own instead: a .txt, a sentence a line, or a .tsv with a header, plain or .gz. A relative
-            path counts from the current folder, then from $CSE_DATA.
+        file: Text of your own instead: a .txt, a sentence a line, or a .tsv or .csv with a header, plain or .gz. A
+            relative path counts from the current folder, then from $CSE_DATA.
         split: Split of the data set. Of a file, what it counts as: only "dev", "train" and the like may select.
         limit: Rows read.
         mi_n: N, rows a chunk.
@@ -52,8 +52,8 @@ class MutualInformation(Evaluator):
         self,
         first: ViewName,
         second: ViewName,
-        dataset: str | None = None,
-        file: str | None = None,
+        dataset: DatasetName | None = None,
+        file: FileName | None = None,
         split: str = "train",
         limit: Annotated[int, Field(ge=2)] = 6400,
         mi_n: Annotated[int, Field(ge=2)] = 128,

@@ -11,7 +11,7 @@ from registry import EVALUATORS, catalogue
 from registry.errors import CseError
 from registry.evaluators.information import mutual_information
 from registry.evaluators.sts import Sts, one_line
-from registry.types import Encode, Evaluator, ViewName
+from registry.types import DatasetName, Encode, Evaluator, ViewName
 
 
 @EVALUATORS.register("mutual_information_task")
@@ -47,7 +47,7 @@ class MutualInformationTask(Evaluator):
     def __init__(
         self,
         view: ViewName,
-        dataset: str = "stsb",
+        dataset: DatasetName = "stsb",
         split: str = "all",
         gold: float = 5.0,
         column: str = "text",

@@ -9,7 +9,7 @@ from registry import EVALUATORS, catalogue
 from registry.catalogue import Column, Pair, PairFile
 from registry.evaluators.query_pairs import Questions, dataset_pairs, questions
 from registry.evaluators.ranking import ranks
-from registry.types import Encode, Evaluator
+from registry.types import DatasetName, Encode, Evaluator, FileName
 
 KS = (1, 5, 10)
 
@@ -33,9 +33,10 @@ class RetrievalAtK(Evaluator):
 
     Args:
         dataset: Name in the data catalogue; or give `file`.
-        split: Split of it; "all" joins its splits. Of a file, what it counts as: only "dev" and the like may select.
-        file: Pairs of your own instead: a .tsv, .csv, .jsonl (plain or .gz) or .parquet with named columns. A relative
-            path counts from the current folder, then from $CSE_DATA.
+        split: Split of it, or of the hub's; "all" joins the splits of `dataset`. Of a file, what it counts as: only
+            "dev" and the like may select.
+        file: Pairs of your own instead: a .tsv, .csv, .jsonl (plain or .gz) or .parquet with named columns; a relative
+            path counts from the current folder, then from $CSE_DATA. Or a data set of the hub, "hf:owner/name".
         query_column: Column with the queries.
         positive_column: Column with the right answers.
         score_column: Column with the score that `min_score` is held against.
@@ -47,9 +48,9 @@ class RetrievalAtK(Evaluator):
 
     def __init__(
         self,
-        dataset: str | None = None,
+        dataset: DatasetName | None = None,
         split: str = "test",
-        file: str | None = None,
+        file: FileName | None = None,
         query_column: str = "query",
         positive_column: str = "positive",
         score_column: str = "score",
@@ -64,7 +65,8 @@ class RetrievalAtK(Evaluator):
             self.columns.append(Column("score_column", score_column))
         self.own: PairFile | None = None
         if file is not None:
-            self.own = PairFile(file, *self.columns)
+            first, second, *scored = self.columns
+            self.own = PairFile(file, first, second, scored[0] if scored else None, split=split)
             self._questions()  # what is wrong with the file is told before training, not after
 
     def __call__(self, encode: Encode) -> dict[str, float]:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from registry import EVALUATORS, catalogue
 from registry.evaluators.sts import Sts, similarities
-from registry.types import Encode, Evaluator
+from registry.types import DatasetName, Encode, Evaluator
 
 
 @EVALUATORS.register("similarity_profile")
@@ -45,7 +45,7 @@ class SimilarityProfile(Evaluator):
 
     def __init__(
         self,
-        dataset: str = "stsb",
+        dataset: DatasetName = "stsb",
         split: str = "test",
         tail: Annotated[float, Field(ge=0, lt=0.5)] = 0.05,
         bins: Annotated[int, Field(ge=1)] = 5,

@@ -11,7 +11,7 @@ from torch import Tensor
 from registry import EVALUATORS, catalogue
 from registry.evaluators.sphere import Counted, pair_vectors, unit
 from registry.evaluators.sts import Sts
-from registry.types import Encode, Evaluator
+from registry.types import DatasetName, Encode, Evaluator
 
 CHUNK = 4096
 """Rows reduced at a time."""
@@ -48,7 +48,7 @@ class SingularValues(Evaluator):
 
     def __init__(
         self,
-        dataset: str = "stsb",
+        dataset: DatasetName = "stsb",
         split: str = "all",
         normalise: bool = False,
         centre: bool = False,

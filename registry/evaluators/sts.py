@@ -12,7 +12,7 @@ from registry import EVALUATORS, catalogue
 from registry.catalogue import PAIR_COLUMNS, Column, Pair, PairFile, names_a_file
 from registry.evaluators.bootstrap import spearman_interval
 from registry.evaluators.correlation import AGGREGATES, aggregates
-from registry.types import Encode, Evaluator
+from registry.types import DatasetName, Encode, Evaluator, FileName
 
 SEVEN = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 """The English sets of every table, in the papers' order."""
@@ -38,10 +38,11 @@ class Sts(Evaluator):
 
     Args:
         dataset: Name in the data catalogue; or give `file`.
-        split: Split of it; "all" joins its splits. Of a file, what it counts as: only "dev" and the like may select.
+        split: Split of it, or of the hub's; "all" joins the splits of `dataset`. Of a file, what it counts as: only
+            "dev" and the like may select.
         aggregate: The aggregate shown as `spearman` and `pearson`.
-        file: Pairs of your own instead: a .tsv, .csv, .jsonl (plain or .gz) or .parquet with named columns. A relative
-            path counts from the current folder, then from $CSE_DATA.
+        file: Pairs of your own instead: a .tsv, .csv, .jsonl (plain or .gz) or .parquet with named columns; a relative
+            path counts from the current folder, then from $CSE_DATA. Or a data set of the hub, "hf:owner/name".
         score_column: Column of the file with the gold score: any scale, more is more alike.
         first_column: Column of the file with the first sentence.
         second_column: Column of the file with the second sentence.
@@ -59,10 +60,10 @@ class Sts(Evaluator):
 
     def __init__(
         self,
-        dataset: str | None = None,
+        dataset: DatasetName | None = None,
         split: str = "test",
         aggregate: Literal["all", "mean", "wmean"] = "all",
-        file: str | None = None,
+        file: FileName | None = None,
         score_column: str = "score",
         first_column: str = "sentence1",
         second_column: str = "sentence2",
@@ -80,7 +81,7 @@ class Sts(Evaluator):
         if file is not None:
             subset = None if subset_column is None else Column("subset_column", subset_column)
             first, second = Column("first_column", first_column), Column("second_column", second_column)
-            self.own = PairFile(file, first, second, Column("score_column", score_column), subset)
+            self.own = PairFile(file, first, second, Column("score_column", score_column), subset, split)
             self.own.scored()  # what is wrong with it is told before training, not after
         self._series: Mapping[str, Sequence[float]] = {}
 

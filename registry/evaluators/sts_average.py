@@ -9,7 +9,7 @@ from pydantic import Field
 
 from registry import EVALUATORS
 from registry.evaluators.sts import Sts
-from registry.types import Encode, Evaluator
+from registry.types import DatasetName, Encode, Evaluator
 
 
 @EVALUATORS.register("sts_average")
@@ -32,7 +32,7 @@ class StsAverage(Evaluator):
 
     def __init__(
         self,
-        datasets: Annotated[list[str], Field(min_length=1)],
+        datasets: Annotated[list[DatasetName], Field(min_length=1)],
         split: str = "test",
         aggregate: Literal["all", "mean", "wmean"] = "all",
     ) -> None:

@@ -7,9 +7,10 @@ from functools import cached_property
 from itertools import islice
 
 from registry import catalogue
-from registry.catalogue import FileSource, Source
+from registry.catalogue import Source, own_source
 from registry.catalogue.find import own_file
-from registry.errors import CseError, MissingError
+from registry.catalogue.pairs import ROWS
+from registry.errors import MissingError
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,8 @@ class TextSource:
     Args:
         owner: The evaluator, for messages.
         dataset: Name in the data catalogue; or
-        file: a `.txt`, a sentence a line, or a `.tsv` with a header, plain or `.gz`; a relative path counts from the
-            current folder, then from $CSE_DATA.
+        file: a `.txt`, a sentence a line, or a `.tsv` or `.csv` with a header, plain or `.gz`; a relative path counts
+            from the current folder, then from $CSE_DATA.
         split: Split of the data set.
         limit: Rows read.
 
@@ -43,12 +44,12 @@ class TextSource:
     def columns(self) -> dict[str, list[str]]:
         """Return column → cells."""
         source = self._source
-        rows = list(islice(source.read(source.columns), self.limit))
+        rows = list(islice(source.rows(), self.limit))
         return {name: [row[place] for row in rows] for place, name in enumerate(source.columns)}
 
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split", or "file/split", → content digest of all rows."""
-        return {self.name: self._source.scan().digest}
+        return {self.name: ROWS + self._source.digest}
 
     @property
     def name(self) -> str:
@@ -65,7 +66,4 @@ class TextSource:
             raise MissingError(
                 f"{self.owner}: no file {self.file}", "a relative path counts from the current folder, then $CSE_DATA"
             )
-        kind = catalogue.file_format(path)
-        if kind not in (".txt", ".tsv"):
-            raise CseError(f"{self.owner}: {path} is no .txt or .tsv file", "convert it to .tsv with a header")
-        return FileSource((path,), ("text",) if kind == ".txt" else catalogue.header(path))
+        return own_source(path)

@@ -14,7 +14,7 @@ from registry.evaluators.early_stopped import EarlyStopped
 from registry.evaluators.labelled import read_labelled
 from registry.evaluators.logistic import Logistic
 from registry.evaluators.protocol import Classifier, Trial
-from registry.types import Encode, Evaluator
+from registry.types import Encode, Evaluator, Resource
 
 L2 = Annotated[float, Field(gt=0)]
 Task = Literal["mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"]
@@ -67,7 +67,7 @@ class Transfer(Evaluator):
 
     def __init__(
         self,
-        task: Task,
+        task: Annotated[Task, Resource("dataset")],
         classifier: Literal["senteval", "logistic"] = "senteval",
         l2: Annotated[list[L2], Field(min_length=1)] = [1e-5, 1e-4, 1e-3, 1e-2],  # noqa: B006 - never changed
         folds: Annotated[int, Field(ge=2)] = 10,

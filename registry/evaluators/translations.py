@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from registry.catalogue import FileSource
+from registry.catalogue import File, Source
 from registry.catalogue.find import data_folder, own_file
+from registry.catalogue.pairs import ROWS
 from registry.errors import CseError, MissingError
 
 
@@ -23,7 +24,7 @@ class Translations:
     """
 
     def __init__(self, file: str, column: str) -> None:
-        self.source = FileSource((_found(file),), ("text", column))
+        self.source = Source(("text", column), (File(_found(file)),))
 
     def of(self, sentences: Sequence[str]) -> list[str]:
         """Return the translation of each sentence, whose white space is single blanks.
@@ -42,11 +43,11 @@ class Translations:
 
     def fingerprints(self) -> dict[str, str]:
         """Return "file/column" → digest of its content."""
-        return {f"{self.source.paths[0].name}/{self.source.columns[1]}": self.source.scan().digest}
+        return {f"{self.source.paths[0].name}/{self.source.columns[1]}": ROWS + self.source.digest}
 
     @cached_property
     def _table(self) -> dict[str, str]:
-        return {" ".join(text.split()): other for text, other in self.source.read(self.source.columns)}
+        return {" ".join(text.split()): other for text, other in self.source.rows()}
 
 
 def _found(file: str) -> Path:

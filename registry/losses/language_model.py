@@ -27,7 +27,7 @@ def load_language_model(model: str) -> tuple[Any, bool]:
         raise MissingError(f"model {model!r} in {path} holds an embedding layer only", "name a complete model")
     try:
         loaded, report = AutoModelForMaskedLM.from_pretrained(
-            path, config=settings, dtype=torch.float32, output_loading_info=True
+            path, config=settings, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
         )
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         why = str(error).strip().partition("\n")[0]

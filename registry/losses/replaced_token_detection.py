@@ -16,7 +16,7 @@ from registry.kinds import LOSSES
 from registry.losses.discriminator import Discriminator
 from registry.losses.generator import FrozenGenerator, demand_same_ids
 from registry.masking import Masking, Rate, Share
-from registry.types import Encoded, Encoder, Loss, Tokens
+from registry.types import Encoded, Encoder, Loss, ModelName, Tokens
 
 
 @LOSSES.register("replaced_token_detection")
@@ -50,8 +50,8 @@ class ReplacedTokenDetection(Loss):
 
     def __init__(
         self,
-        generator: str,
-        discriminator: str,
+        generator: ModelName,
+        discriminator: ModelName,
         encoder: Encoder,
         masking: Rate = 0.30,
         mask_share: Share = 0.8,

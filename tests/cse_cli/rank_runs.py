@@ -21,6 +21,7 @@ from cse_cli.training.stepper import Stepper, Taken
 from registry import catalogue
 from registry.distributed import rank
 from registry.errors import CseError
+from tests.fakes import all_here
 from tests.processes import without_dropout
 from tests.shrunken import pairs
 
@@ -48,6 +49,7 @@ def job(asked: Asked, resume: str | None = None) -> Job:
 
 
 def few_pairs(patch: pytest.MonkeyPatch) -> None:
+    all_here(patch)
     patch.setattr(catalogue, "read_pairs", pairs)
     patch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")
 

@@ -2,7 +2,6 @@ import gzip
 
 import pytest
 
-from cse_cli.data import scans
 from cse_cli.data.sources import Text, open_text
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError, MissingError

@@ -1,7 +1,7 @@
 import pytest
 
 from registry import catalogue
-from registry.catalogue import hub
+from registry.catalogue import Source
 from registry.errors import MissingError, UnknownNameError
 from registry.generators.pair_sentences import PairSentences
 
@@ -43,13 +43,8 @@ def test_the_catalogue_expects_two_sentences_a_pair(name):
 
 
 @pytest.mark.parametrize("name", ["sts_text", "cstsb_text"])
-def test_without_the_pairs_it_is_missing_and_says_which(name, monkeypatch):
-    monkeypatch.setattr(hub, "cached", lambda *_: ())
-
-    def refuse(*_):
-        raise hub.HubRefusedError("no hub here")
-
-    monkeypatch.setattr(hub, "fetch", refuse)
+def test_without_the_pairs_it_is_missing_and_says_which(name, network, monkeypatch):
+    monkeypatch.delenv("CSE_DATA", raising=False)
     assert catalogue.find(name, "train") is None
     with pytest.raises(MissingError) as caught:
         catalogue.locate(name, "train")
@@ -63,13 +58,17 @@ def test_without_the_pairs_it_is_missing_and_says_which(name, monkeypatch):
         assert part in said
 
 
-def test_what_is_missing_is_fetched(monkeypatch):
+def test_what_is_missing_is_fetched(network, monkeypatch):
     """Each source is located, so that the hub is asked for it."""
-    asked = []
-    monkeypatch.setattr(hub, "cached", lambda *_: ())
-    monkeypatch.setattr(hub, "fetch", lambda repository, *_: asked.append(repository) or ())
+    monkeypatch.delenv("CSE_DATA", raising=False)
+    remotes = [about.sources["mteb"] for about in map(catalogue.entry, ENGLISH)]
+    repositories = [f"{remote.hub}@{remote.revision}" for remote in remotes]
+    for repository in repositories:
+        for split in ("train", "validation", "test"):
+            network.publish(f"{repository}/{split}.{'json' if 'sickr' in repository else 'jsonl'}.gz", b"")
+    monkeypatch.setattr(Source, "known", True)  # nothing was read
     source = catalogue.locate("sts_text", "train")
-    assert asked == [catalogue.entry(name).hub.id for name in ENGLISH]
+    assert list(dict.fromkeys(network.asked)) == repositories
     assert source.columns == ("text",)
 
 

@@ -1,0 +1,317 @@
+"""What a recipe needs on this machine: its models, data sets and files; what is here, and what can be fetched.
+
+Told before the first download and the first token: one list of all that is missing, with sizes and commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.filesize import decimal
+
+from cse_cli.recipe.schema import Part, Recipe
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES, catalogue, hub, models, transfer
+from registry.catalogue.entries import ALL
+from registry.catalogue.find import own_file
+from registry.catalogue.hub_sets import HubSet
+from registry.core import Entry, Registry
+from registry.errors import CseError, MissingError
+
+Kind = Literal["model", "dataset", "file"]
+
+HUB = "hf:"
+"""Beginning of the name of a data set of the hub that the catalogue does not know."""
+
+EVALUATED = ""
+"""Name of a requirement that stands for the evaluators' own data sets."""
+
+Told = Callable[[str, int, int | None], None]
+"""Hears what is being downloaded, bytes done, and bytes in all where they are known."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One thing a recipe names.
+
+    Args:
+        kind: What it is.
+        name: As the recipe writes it.
+        split: Of a data set.
+        wanted_by: Dotted places of the recipe that name it.
+        command: What makes it, where it is a file that a command makes.
+    """
+
+    kind: Kind
+    name: str
+    split: str = ""
+    wanted_by: tuple[str, ...] = ()
+    command: str = ""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"{self.kind} {self.name}{f'/{self.split}' if self.split else ''}"
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a requirement is met.
+
+    Args:
+        state: "here", "fetchable" (it can be downloaded), or "missing".
+        origin: Where it lies or comes from.
+        paths: Its files and folders, where it is here.
+        bytes: What is still to be downloaded; None where that is not known.
+        licence: Its terms, where they are known.
+        problem: Why it is missing.
+        action: What to do about it.
+    """
+
+    requirement: Requirement
+    state: Literal["here", "fetchable", "missing"]
+    origin: str = ""
+    paths: tuple[Path, ...] = ()
+    bytes: int | None = None
+    licence: str = ""
+    problem: str = ""
+    action: str = ""
+
+
+def requirements(recipe: Recipe) -> list[Requirement]:
+    """Return everything a recipe names, each once, in the order of the recipe."""
+    found: dict[tuple[Kind, str, str], list[str]] = {}
+    wanted = list(_of_parts(recipe))
+    if any(one.name == EVALUATED for one in wanted):  # an encoder is fitted to whole data sets of the evaluators
+        wanted = [_whole(one) for one in wanted if one.name != EVALUATED]
+    for one in chain(_of_training(recipe), wanted):
+        found.setdefault((one.kind, one.name, one.split), []).extend(one.wanted_by)
+    return [Requirement(*key, tuple(dict.fromkeys(places))) for key, places in found.items()]
+
+
+def _whole(one: Requirement) -> Requirement:
+    evaluated = one.kind == "dataset" and one.wanted_by[0].startswith("evaluators.")
+    return Requirement(one.kind, one.name, ALL, one.wanted_by) if evaluated else one
+
+
+def _of_training(recipe: Recipe) -> Iterator[Requirement]:
+    if recipe.train.steps == 0:
+        return
+    for name in recipe.data.dataset:
+        yield Requirement("dataset", name, recipe.data.split, ("data.dataset",))
+    if recipe.data.file is not None:
+        yield Requirement("file", recipe.data.file, "", ("data.file",))
+
+
+def _of_parts(recipe: Recipe) -> Iterator[Requirement]:
+    for place, registry, part in _parts(recipe):
+        yield from of_part(place, registry[part.name], part.params)
+
+
+def of_part(place: str, entry: Entry[Any], parameters: Mapping[str, Any]) -> Iterator[Requirement]:
+    """Yield what one component names, as its signature declares.
+
+    Args:
+        place: Dotted place in the recipe.
+        entry: The component.
+        parameters: All of its parameters.
+    """
+    for parameter, mark in entry.resources.items():
+        value = parameters.get(parameter)
+        for name in value if isinstance(value, list | tuple) else [value] if value is not None else []:
+            named = EVALUATED if name == mark.evaluated else str(name)
+            kind: Kind = "dataset" if named.startswith(HUB) else mark.kind
+            split = str(parameters.get("split", ALL)) if kind == "dataset" else ""
+            yield Requirement(kind, named, split, (f"{place}.{parameter}",))
+
+
+def _parts(recipe: Recipe) -> Iterator[tuple[str, Registry[Any], Part]]:
+    """Yield every part with its dotted place and the registry it is filed in."""
+    for key, encoder in recipe.encoders.items():
+        yield f"encoders.{key}", ENCODERS, encoder
+        for name, head in encoder.heads.items():
+            yield f"encoders.{key}.heads.{name}", HEADS, head
+    for key, view in recipe.views.items():
+        for number, augmenter in enumerate(view.augment):
+            yield f"views.{key}.augment[{number}]", AUGMENTERS, augmenter
+    if recipe.queue is not None:
+        yield "queue", QUEUES, recipe.queue
+    for key, loss in recipe.losses.items():
+        yield f"losses.{key}", LOSSES, loss
+    for key, evaluator in recipe.evaluators.items():
+        yield f"evaluators.{key}", EVALUATORS, evaluator
+
+
+def merged(recipes: Iterable[Recipe]) -> list[Requirement]:
+    """Return what several recipes need, each once, with all the places that name it."""
+    found: dict[tuple[Kind, str, str], list[str]] = {}
+    for recipe in recipes:
+        for one in requirements(recipe):
+            found.setdefault((one.kind, one.name, one.split), []).extend(one.wanted_by)
+    return [Requirement(*key, tuple(dict.fromkeys(places))) for key, places in found.items()]
+
+
+def named(names: Sequence[str]) -> list[Requirement]:
+    """Return what words of a command line mean: data sets, NAME or NAME/SPLIT, `hf:` data sets, else models.
+
+    Raises:
+        UnknownNameError: A data set has no such split.
+    """
+    found = []
+    for name in names:
+        dataset, _, split = name.partition("/")
+        if name.startswith("hf:"):
+            found.append(Requirement("dataset", name, "train"))
+        elif dataset in catalogue.names():
+            found += [
+                Requirement("dataset", dataset, part)
+                for part in ([split] if split else catalogue.entry(dataset).splits)
+            ]
+        else:
+            found.append(Requirement("model", name))
+    return found
+
+
+def availability(wanted: Requirement, *, ask_hub: bool = False) -> Availability:
+    """Return whether a requirement is met, from where it can be had, or why not.
+
+    Args:
+        wanted: What is asked for.
+        ask_hub: Whether the hub may be asked for what no catalogue knows; otherwise nothing goes over the network.
+    """
+    try:
+        return _LOOK[wanted.kind](wanted, ask_hub)
+    except CseError as error:
+        return Availability(wanted, "missing", problem=error.message, action=error.next_action or "")
+
+
+def _model(wanted: Requirement, ask_hub: bool) -> Availability:
+    state = models.model_state(wanted.name, ask_hub=ask_hub and models.known(wanted.name) is None)
+    licence = state.licence or ""
+    if state.path is not None:
+        return Availability(wanted, "here", _origin(state.path), (state.path,), 0, licence)
+    if state.repository is None:
+        models.locate(wanted.name)  # says what is wrong with the path
+    assert state.repository is not None
+    return Availability(wanted, "fetchable", _hub_name(state.repository), (), state.bytes, licence)
+
+
+def _dataset(wanted: Requirement, ask_hub: bool) -> Availability:
+    if wanted.name.startswith(HUB):
+        return _hub_set(wanted, ask_hub)
+    found = catalogue.find(wanted.name, wanted.split)
+    licence = catalogue.entry(wanted.name).licence
+    if found is not None:
+        origin, source = found
+        return Availability(wanted, "here", origin, source.paths, 0, licence)
+    states = [catalogue.state(*root) for root in catalogue.roots(wanted.name, wanted.split)]
+    lacking = [state for state in states if state.origin is None]
+    for state in lacking:
+        if not state.sources:
+            catalogue.locate(state.name, state.split)  # says what to do
+    files = {(state.sources[0], state.files): state.bytes for state in lacking}
+    size = sum(size or 0 for size in files.values()) if all(files.values()) else None
+    return Availability(
+        wanted, "fetchable", ", ".join(dict.fromkeys(state.sources[0] for state in lacking)), (), size, licence
+    )
+
+
+def _hub_set(wanted: Requirement, ask_hub: bool) -> Availability:
+    asked = HubSet.parse(wanted.name)
+    if ask_hub:
+        hub.remote_files(asked.repository)  # says whether there is such a repository
+    state = asked.state(wanted.split)
+    if state.path is not None:
+        return Availability(wanted, "here", "cache", (state.path,), 0)
+    return Availability(wanted, "fetchable", _hub_name(asked.repository), (), state.bytes)
+
+
+def _file(wanted: Requirement, _: bool) -> Availability:
+    path = own_file(wanted.name)
+    if path is None:
+        how = f"make it: {wanted.command}" if wanted.command else "put it into the current folder, or below $CSE_DATA"
+        return Availability(wanted, "missing", problem=f"no file {wanted.name}", action=how)
+    return Availability(wanted, "here", str(path.parent), (path,), 0)
+
+
+_LOOK = {"model": _model, "dataset": _dataset, "file": _file}
+
+
+def _origin(model: Path) -> str:
+    """Return in a word where the directory of a model lies."""
+    folders = {"package": models.PRETRAINED, "CSE_MODELS": models.own_folder(), "cache": hub.cache_folder()}
+    return next((name for name, folder in folders.items() if model.is_relative_to(folder.absolute())), str(model))
+
+
+def _hub_name(repository: hub.Repository) -> str:
+    return f"hf:{repository.id}@{repository.revision[:12]}"
+
+
+def fetch(wanted: Sequence[Requirement], told: Told, *, force: bool = False) -> list[Availability]:
+    """Return everything wanted, all of it here: what is not is downloaded.
+
+    Args:
+        wanted: Requirements.
+        told: Hears of the bytes that arrive.
+        force: Download again what was downloaded before, and check its content.
+
+    Raises:
+        MissingError: Something can be had from nowhere; told, with everything else that is missing, before the first
+            download.
+    """
+    found = [availability(one, ask_hub=True) for one in wanted]
+    if any(one.state == "fetchable" for one in found) and (reason := hub.unreachable()):
+        found = [_refused(one, reason) for one in found]
+    if missing := [one for one in found if one.state == "missing"]:
+        raise MissingError(*_told_missing(missing, [one for one in found if one.state == "fetchable"]))
+
+    def report(label: str, done: int, total: int | None, note: str) -> None:
+        told(f"{label} {note}".rstrip(), done, total)
+
+    with transfer.reporting(report):
+        for one in found:
+            if one.state == "fetchable" or force:
+                _download(one.requirement, force)
+    return [availability(one) for one in wanted]
+
+
+def _refused(one: Availability, reason: str) -> Availability:
+    if one.state != "fetchable":
+        return one
+    action = "`cse data pack` on a machine that reaches the network makes an archive of what a recipe needs"
+    return replace(one, state="missing", problem=f"not on this machine, and {reason}", action=action)
+
+
+def _told_missing(missing: Sequence[Availability], fetchable: Sequence[Availability]) -> tuple[str, str]:
+    """Return message and next action for all that is missing."""
+    if len(missing) == 1 and not fetchable:
+        one = missing[0]
+        return f"{one.requirement.title}: {one.problem}", one.action
+    lines = []
+    for one in missing:
+        size = f" ({decimal(one.bytes)})" if one.bytes else ""
+        lines.append(f"\n  {one.requirement.title}{size}: {one.problem}\n      → {one.action}")
+    noun = "1 thing" if len(missing) == 1 else f"{len(missing)} things"
+    also = f"\n  ({download_size(fetchable)} would be downloaded)" if fetchable else ""
+    return f"{noun} that the run needs cannot be had:{''.join(lines)}{also}", "nothing was downloaded"
+
+
+def download_size(found: Sequence[Availability]) -> str:
+    """Return how much there is to download, in words; archives that several data sets share count once."""
+    sizes = {(one.origin, one.bytes): one.bytes for one in found if one.state == "fetchable"}
+    known = sum(size for size in sizes.values() if size is not None)
+    more = "" if all(size is not None for size in sizes.values()) else " and what has no known size"
+    return f"{decimal(known)}{more}"
+
+
+def _download(wanted: Requirement, force: bool) -> None:
+    if wanted.kind == "model":
+        models.locate(wanted.name, force=force)
+    elif wanted.name.startswith(HUB):
+        HubSet.parse(wanted.name).files(wanted.split)
+    elif wanted.kind == "dataset":
+        (partial(catalogue.fetch, force=True) if force else catalogue.locate)(wanted.name, wanted.split)

@@ -1,0 +1,249 @@
+"""Scored sentence pairs, of the catalogue or of the user's own: every row checked."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from registry.catalogue.entries import PAIR_COLUMNS, entry
+from registry.catalogue.find import data_folder, locate, own_file
+from registry.catalogue.readers import FORMATS, Column, File, Numbered, Table, names_a_file, no_column, shown
+from registry.catalogue.sources import Record
+from registry.errors import CseError, MissingError, suggestion
+
+if TYPE_CHECKING:
+    import datasets
+
+HUB = "hf:"
+"""How names of the hub's data sets begin."""
+
+ROWS = "rows:"
+"""How digests of rows begin. Runs of earlier versions recorded digests of files, and the two must not be compared."""
+
+_SCORE = "write a number with a decimal point and without quotes, or drop the row"
+
+
+class Pair(NamedTuple):
+    """Two sentences and how similar people found them."""
+
+    subset: str
+    score: float
+    first: str
+    second: str
+
+
+def read_pairs(name: str, split: str) -> list[Pair]:
+    """Return the scored pairs of a split, in the order of its files.
+
+    Raises:
+        CseError: The data set holds no pairs, a cell is no sentence or no number, or rows are missing.
+        MissingError: It is not on this machine and cannot be fetched.
+    """
+    columns = entry(name).columns_of(split)
+    if columns != PAIR_COLUMNS:
+        raise CseError(
+            f"dataset '{name}', split '{split}' has columns {', '.join(columns)}: no scored pairs",
+            "`cse data list` shows the data sets of kind 'pairs'",
+        )
+    source = locate(name, split)
+    wanted = [Column("", column) for column in ("sentence1", "sentence2", "score", "subset")]
+    pairs = [_pair(record, wanted, str(record.cells[3])) for record in source.records(wanted)]
+    source.check(len(pairs))
+    return pairs
+
+
+def open_text(name: str, split: str = "train") -> Iterator[dict[str, str]]:
+    """Yield the rows of a split, column → cell.
+
+    Raises:
+        CseError: A row is malformed, or, after the last one, rows are missing.
+        MissingError: The data set is not on this machine and cannot be fetched.
+    """
+    source, rows = locate(name, split), 0
+    for row in source.rows():
+        rows += 1
+        yield dict(zip(source.columns, row, strict=True))
+    source.check(rows)
+
+
+def fingerprint(name: str, split: str) -> str:
+    """Return "rows:" and the digest of a split's rows, the same whatever files they come from."""
+    return f"{ROWS}{locate(name, split).digest}"
+
+
+@dataclass(frozen=True)
+class PairFile:
+    """Pairs of the user's own: a .tsv, .csv, .jsonl (plain or .gz) or .parquet with named columns, or a hub's data set.
+
+    Args:
+        file: Path; a relative one counts from the current folder, then from $CSE_DATA. Or "hf:owner/name", with
+            ":config" and "@revision" where they are needed.
+        first: Column of the first sentence.
+        second: Column of the second.
+        score: Column of the gold score; without one, scores are NaN.
+        subset: Column that divides the pairs into subsets; without one, all belong to the subset "".
+        split: Split of a data set of the hub.
+    """
+
+    file: str
+    first: Column
+    second: Column
+    score: Column | None = None
+    subset: Column | None = None
+    split: str = "test"
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The pairs, in the order of the file.
+
+        Raises:
+            CseError: The file or a row is malformed, or it has no rows.
+            MissingError: There is no such file.
+        """
+        return self._read[0]
+
+    def scored(self) -> list[Pair]:
+        """Return the pairs, if their scores can be correlated with something.
+
+        Raises:
+            CseError: As `pairs`; or a subset has one pair only, or the same score throughout.
+        """
+        pairs, places = self._read
+        subsets: dict[str, list[float]] = {}
+        for pair in pairs:
+            subsets.setdefault(pair.subset, []).append(pair.score)
+        _demand_ranks(next(iter(places.values())), [pair.score for pair in pairs])
+        for name, scores in subsets.items():
+            _demand_ranks(f"{places[name]}: subset {name!r}", scores)
+        return pairs
+
+    def fingerprints(self, split: str) -> dict[str, str]:
+        """Return "file/split" → "rows:" and the digest of the pairs, the same for a file and for its `.gz`."""
+        rows = "".join(f"{pair.subset}\t{pair.score!r}\t{pair.first}\t{pair.second}\n" for pair in self.pairs)
+        return {f"{self.file}/{split}": f"{ROWS}{hashlib.sha256(rows.encode()).hexdigest()}"}
+
+    @cached_property
+    def _read(self) -> tuple[list[Pair], dict[str, str]]:
+        """Return the pairs, and where each subset begins."""
+        columns = [column for column in (self.first, self.second, self.score, self.subset) if column is not None]
+        _demand_different(columns)
+        table: Table = _HubRows(self.file, self.split) if self.file.startswith(HUB) else _table(self.file)
+        pairs: list[Pair] = []
+        places: dict[str, str] = {}
+        for record in (Record(table, *row) for row in table.read(columns)):
+            named = "" if self.subset is None else _sentence(record, self.subset, record.cells[-1])
+            pairs.append(_pair(record, columns[: 2 + (self.score is not None)], named))
+            places.setdefault(named, record.place)
+        if not pairs:
+            where = table.where if table.place(1).endswith("row 1") else table.place(1)
+            raise CseError(f"{where}: the file has no pairs", "put one pair in each row")
+        return pairs, places
+
+
+class _HubRows:
+    """Rows of a data set of the hub, read as a `File` is."""
+
+    typed = True
+    paths: tuple[Path, ...] = ()
+
+    def __init__(self, name: str, split: str) -> None:
+        from registry.catalogue.hub_sets import open_hub_set  # type: ignore[import-not-found,unused-ignore]
+
+        self.where = f"{name}, split '{split}'"
+        self._rows: datasets.Dataset = open_hub_set(name, split)
+
+    def place(self, number: int) -> str:
+        return f"{self.where}: row {number}"
+
+    def read(self, columns: Sequence[Column]) -> Numbered:
+        for column in columns:
+            if column.name not in self._rows.column_names:
+                no_column(self.where, self._rows.column_names, column, "column")
+        for number, row in enumerate(self._rows.select_columns([column.name for column in columns]), start=1):
+            yield number, tuple(row[column.name] for column in columns)
+
+
+def demand_one(owner: str, dataset: str | None, file: str | None) -> None:
+    """Refuse neither and both.
+
+    Raises:
+        CseError: `owner` does not read exactly one of the two.
+    """
+    if (dataset is None) == (file is None):
+        found = "neither `dataset` nor `file`" if file is None else f"both dataset '{dataset}' and file '{file}'"
+        raise CseError(f"{owner}: {found}", "name a data set of `cse data list`, or a file of your own")
+
+
+def _table(file: str) -> File:
+    found = own_file(file)
+    if found is not None:
+        if not names_a_file(found.name) or File(found).format == ".txt":
+            raise CseError(
+                f"{found}: a table of pairs cannot be read from '{found.name}'",
+                f"name it {', '.join(FORMATS[1:4])} (plain or .gz) or .parquet, as it is written",
+            )
+        return File(found)
+    folder, wanted = data_folder(), Path(file).expanduser()
+    looked = "" if wanted.is_absolute() else " here" if folder is None else f" here or below CSE_DATA ({folder})"
+    near = [place / wanted.parent for place in (Path(), folder) if place is not None]
+    names = [each.name for place in near if place.is_dir() for each in place.iterdir() if each.is_file()]
+    raise MissingError(
+        f"no pair file at {file}{looked}.{suggestion(wanted.name, names)}",
+        "give `file` a path that exists; a relative one counts from the current folder, then from $CSE_DATA",
+    )
+
+
+def _demand_different(columns: Sequence[Column]) -> None:
+    """Refuse one column in two places: its sentences would be compared with themselves."""
+    for place, column in enumerate(columns):
+        for other in columns[:place]:
+            if column.name == other.name:
+                both = f"{other.parameter} and {column.parameter} both name the column '{column.name}'"
+                raise CseError(both, "name a column of its own for each")
+
+
+def _demand_ranks(where: str, scores: Sequence[float]) -> None:
+    if len(scores) == 1:
+        raise CseError(f"{where}: the only pair: a correlation needs two", "add pairs with other scores")
+    if min(scores) == max(scores):
+        same = f"this and all other scores, {len(scores)} together, are {scores[0]:g}"
+        raise CseError(f"{where}: {same}: nothing to rank", "check which column holds the score")
+
+
+def _pair(record: Record, columns: Sequence[Column], subset: str) -> Pair:
+    """Return the pair in a row whose cells are two sentences and, if there are three columns, a score."""
+    first, second = (_sentence(record, column, cell) for column, cell in zip(columns[:2], record.cells, strict=False))
+    return Pair(subset, _number(record, columns[2], record.cells[2]) if len(columns) > 2 else math.nan, first, second)
+
+
+def _sentence(record: Record, column: Column, cell: object) -> str:
+    if not isinstance(cell, str):
+        wrong = f"is {shown(cell)}, not text"
+    elif not cell.strip():
+        wrong = "is empty"
+    elif not cell.isascii() and any("\ud800" <= character <= "\udfff" for character in cell):
+        raise CseError(f"{record.place}: '{column.name}' holds half a character (a lone surrogate)", "write it anew")
+    else:
+        return cell
+    raise CseError(f"{record.place}: '{column.name}' {wrong}", "write the sentence, or drop the row")
+
+
+def _number(record: Record, column: Column, cell: object) -> float:
+    typed = record.table.typed
+    allowed = isinstance(cell, int | float | Decimal) and not isinstance(cell, bool) if typed else True
+    try:
+        value = float(str(cell)) if allowed and "_" not in str(cell) else math.nan  # float("1_0") is 10
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        found = "empty" if cell == "" else shown(cell)
+        if typed and isinstance(cell, str):
+            found = f"the text {cell!r}"[:80]
+        raise CseError(f"{record.place}: '{column.name}' is {found}, not a finite number", _SCORE)
+    return value
