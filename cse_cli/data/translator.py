@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import multiprocessing
 import signal
@@ -78,7 +79,11 @@ class Translator:
     @cached_property
     def identity(self) -> str:
         """What two translations of a sentence must share to be the same: the model's content and how it is asked."""
-        content = digest(locate(self.settings.model))
+        folder = locate(self.settings.model)
+        content = [digest(folder)]  # of the weights; these files decide how they are used
+        for name in ("generation_config.json", "tokenizer_config.json", "vocab.json"):
+            file = folder / name
+            content.append(hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else "")
         told = (self._instruction.prefix, self._instruction.source, self._instruction.first_token)
         return repr((VERSION, content, told, self.settings.beams, self.settings.max_length, self._normalises))
 

@@ -3,10 +3,12 @@ import hashlib
 import sqlite3
 from multiprocessing import Pool
 
+import pyarrow
 import pytest
 from filelock import FileLock
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from cse_cli.data import translate as module
 from cse_cli.data.languages import Pair
@@ -273,6 +275,20 @@ def test_another_column_is_translated(tmp_path):
     assert pairs(made.output) == [("b", "B"), ("d", "D")]
     with pytest.raises(CseError, match="no column 'caption'; its columns are text, title"):
         open_rows(request(tmp_path / "p.tsv", column="caption"))
+
+
+def test_any_text_that_a_recipe_takes_is_translated(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    parquet.write_table(pyarrow.table({"caption": ["a", "b"], "n": [1, 2]}), folder / "1.parquet")
+    parquet.write_table(pyarrow.table({"caption": ["c\td"], "n": [3]}), folder / "2.parquet")
+    (tmp_path / "j.jsonl").write_text('{"caption": "e"}\n{"caption": "f\\ng"}\n')
+    expected = [("a", "A"), ("b", "B"), ("c d", "C D")]
+    for number, source in enumerate([folder, folder / "*.parquet"]):
+        made = made_by(open_rows(request(source, column="caption")), Upper(), tmp_path / f"{number}.tsv")
+        assert pairs(made.output) == expected
+    made = made_by(open_rows(request(tmp_path / "j.jsonl", column="caption")), Upper(), tmp_path / "j.tsv")
+    assert pairs(made.output) == [("e", "E"), ("f g", "F G")]
 
 
 def test_the_language_is_the_catalogue_s_where_it_knows_it(tmp_path):
