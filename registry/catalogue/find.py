@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from registry import hub, paths, transfer
-from registry.catalogue.entries import ALL, DatasetEntry, Generated, Parts, Remote, entry
+from registry.catalogue.entries import ALL, DatasetEntry, Generated, Part, Parts, Remote, entry
 from registry.catalogue.readers import File, Rows, Table, member_of
 from registry.catalogue.sources import Source
 from registry.errors import MissingError, UnknownNameError
@@ -204,26 +204,31 @@ class _Copy:
 
     def _within(self, folder: Path) -> Source | None:
         """Return the split from downloaded files; None if one is not there."""
-        columns, places = self.about.columns_of(self.split), []
-        for part in self.parts:
-            if self.remote.archive:
-                archive = folder / self.remote.archive
-                member = member_of(archive, part.file) if archive.is_file() else None
-                inside = [(part, archive, member)] if member else []
-            else:
-                inside = [(part, path, "") for path in sorted(folder.glob(part.file))]
-            if not inside:
-                return None
-            places += inside
+        found = [(part, self._places(folder, part)) for part in self.parts]
+        if not all(places for _, places in found):
+            return None
+        columns = tuple(part.column for part in self.parts if part.column)
         limit = self.about.split(self.split).rows if self.remote.longer else None
-        if columns := tuple(part.column for part in self.parts if part.column):
-            first, *others = (path for _, path, _ in places)
+        if columns:
+            first, *others = (path for _, places in found for path, _ in places)
             tables = [File(first, self.remote, columns, beside=tuple(others), limit=limit)]
         else:
             columns = self.about.columns_of(self.split)
-            tables = [File(path, self.remote, columns, m, (), part.constants, limit) for part, path, m in places]
+            tables = [
+                File(path, self.remote, columns, member, constants=part.constants, limit=limit)
+                for part, places in found
+                for path, member in places
+            ]
         again = f"`cse data download --force {self.about.name}` fetches it again"
         return _source(self.about, self.split, *tables, remedy=again)
+
+    def _places(self, folder: Path, part: Part) -> list[tuple[Path, str]]:
+        """Return path and member of each file of a part."""
+        if not self.remote.archive:
+            return [(path, "") for path in sorted(folder.glob(part.file))]
+        archive = folder / self.remote.archive
+        member = member_of(archive, part.file) if archive.is_file() else None
+        return [] if member is None else [(archive, member)]
 
 
 def _reached(url: str) -> str:
@@ -241,13 +246,20 @@ def _source(about: DatasetEntry, split: str, *tables: Table, remedy: str = Sourc
     return Source(about.columns_of(split), tables, part.rows, part.sha256, about.kind, remedy)
 
 
-def _generated(about: DatasetEntry, generator: Generated, split: str) -> Source:
-    def make(_: Sequence[str]) -> Iterable[Mapping[str, str]]:
+@dataclass(frozen=True)
+class _Making:
+    generator: Generated
+    split: str
+
+    def __call__(self, _columns: Sequence[str]) -> Iterable[Mapping[str, str]]:
         from registry.kinds import GENERATORS
 
-        return GENERATORS[generator.name].build(generator.params).rows(split)
+        return GENERATORS[self.generator.name].build(self.generator.params).rows(self.split)
 
-    return _source(about, split, Rows(f"generator '{generator.name}'", make, about.columns_of(split)))
+
+def _generated(about: DatasetEntry, generator: Generated, split: str) -> Source:
+    rows = Rows(f"generator '{generator.name}'", _Making(generator, split), about.columns_of(split))
+    return _source(about, split, rows)
 
 
 def _joins(about: DatasetEntry, split: str) -> bool:
