@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from rich.filesize import decimal
 
+from cse_cli.data.files import find_files
 from cse_cli.recipe.schema import Part, Recipe
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES, catalogue, hub, models, transfer
 from registry.catalogue.entries import ALL
@@ -84,13 +85,24 @@ class Availability:
 
 def requirements(recipe: Recipe) -> list[Requirement]:
     """Return everything a recipe names, each once, in the order of the recipe."""
-    found: dict[tuple[Kind, str, str], list[str]] = {}
     wanted = list(_of_parts(recipe))
     if any(one.name == EVALUATED for one in wanted):  # an encoder is fitted to whole data sets of the evaluators
         wanted = [_whole(one) for one in wanted if one.name != EVALUATED]
-    for one in chain(_of_training(recipe), wanted):
-        found.setdefault((one.kind, one.name, one.split), []).extend(one.wanted_by)
-    return [Requirement(*key, tuple(dict.fromkeys(places))) for key, places in found.items()]
+    return _distinct(chain(_of_training(recipe), wanted))
+
+
+def merged(recipes: Iterable[Recipe]) -> list[Requirement]:
+    """Return what several recipes need, each once, with all the places that name it."""
+    return _distinct(one for recipe in recipes for one in requirements(recipe))
+
+
+def _distinct(wanted: Iterable[Requirement]) -> list[Requirement]:
+    found: dict[tuple[Kind, str, str], Requirement] = {}
+    for one in wanted:
+        key = one.kind, one.name, one.split
+        before = found[key].wanted_by if key in found else ()
+        found[key] = replace(one, wanted_by=tuple(dict.fromkeys((*before, *one.wanted_by))))
+    return list(found.values())
 
 
 def _whole(one: Requirement) -> Requirement:
@@ -103,8 +115,8 @@ def _of_training(recipe: Recipe) -> Iterator[Requirement]:
         return
     for name in recipe.data.dataset:
         yield Requirement("dataset", name, recipe.data.split, ("data.dataset",))
-    if recipe.data.file is not None:
-        yield Requirement("file", recipe.data.file, "", ("data.file",))
+    for file in recipe.data.files:
+        yield Requirement("file", file, "", ("data.file",), recipe.data.make or "")
 
 
 def _of_parts(recipe: Recipe) -> Iterator[Requirement]:
@@ -144,15 +156,6 @@ def _parts(recipe: Recipe) -> Iterator[tuple[str, Registry[Any], Part]]:
         yield f"losses.{key}", LOSSES, loss
     for key, evaluator in recipe.evaluators.items():
         yield f"evaluators.{key}", EVALUATORS, evaluator
-
-
-def merged(recipes: Iterable[Recipe]) -> list[Requirement]:
-    """Return what several recipes need, each once, with all the places that name it."""
-    found: dict[tuple[Kind, str, str], list[str]] = {}
-    for recipe in recipes:
-        for one in requirements(recipe):
-            found.setdefault((one.kind, one.name, one.split), []).extend(one.wanted_by)
-    return [Requirement(*key, tuple(dict.fromkeys(places))) for key, places in found.items()]
 
 
 def named(names: Sequence[str]) -> list[Requirement]:
@@ -231,11 +234,19 @@ def _hub_set(wanted: Requirement, ask_hub: bool) -> Availability:
 
 
 def _file(wanted: Requirement, _: bool) -> Availability:
-    path = own_file(wanted.name)
+    try:
+        paths = find_files([wanted.name]) if wanted.wanted_by[:1] == ("data.file",) else _one_file(wanted.name)
+    except MissingError as error:
+        how = f"make it: {wanted.command}" if wanted.command else error.next_action or ""
+        return Availability(wanted, "missing", problem=error.message, action=how)
+    return Availability(wanted, "here", str(paths[0].parent), paths, 0)
+
+
+def _one_file(name: str) -> tuple[Path, ...]:
+    path = own_file(name)
     if path is None:
-        how = f"make it: {wanted.command}" if wanted.command else "put it into the current folder, or below $CSE_DATA"
-        return Availability(wanted, "missing", problem=f"no file {wanted.name}", action=how)
-    return Availability(wanted, "here", str(path.parent), (path,), 0)
+        raise MissingError(f"no file {name}", "put it into the current folder, or below $CSE_DATA")
+    return (path,)
 
 
 _LOOK = {"model": _model, "dataset": _dataset, "file": _file}

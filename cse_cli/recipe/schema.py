@@ -107,6 +107,7 @@ class Data(Section):
             concatenated in order.
         file: Your own text instead: a path, a folder or a glob, or several: .txt (one sentence a line), .tsv with a
             header, .csv, .jsonl or .json (plain or .gz), or .parquet.
+        make: Command that makes `file`, told where it is missing.
         split: Split of the data sets.
         column: Column of the file or of an `hf:` data set that is read as `text`; left out is "text".
         max_length: Tokens a sentence is cut to, special tokens included.
@@ -117,6 +118,7 @@ class Data(Section):
 
     dataset: tuple[str, ...] = ()
     file: Text | Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
+    make: Text | None = None
     split: Text = "train"
     column: Text | None = None
     max_length: Annotated[int, Field(ge=3, le=512, strict=True)] = 32
@@ -140,7 +142,7 @@ def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
 
     Its content is fingerprinted in the result.
     """
-    kept = {key: value for key, value in table.items() if not (key == "streaming" and not value)}
+    kept = {key: value for key, value in table.items() if key != "make" and not (key == "streaming" and not value)}
     if "file" in kept:
         file = kept["file"]
         kept["file"] = Path(file).name if isinstance(file, str) else [Path(each).name for each in file]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from registry import hub, paths, transfer
-from registry.catalogue.entries import ALL, DatasetEntry, Parts, Remote, entry
-from registry.catalogue.readers import File, Table, member_of
-from registry.catalogue.sources import Made, Source
+from registry.catalogue.entries import ALL, DatasetEntry, Generated, Parts, Remote, entry
+from registry.catalogue.readers import File, Rows, Table, member_of
+from registry.catalogue.sources import Source
 from registry.errors import MissingError, UnknownNameError
 
 Origin = Literal["CSE_DATA", "cache", "generated"]
+
+_GITHUB = "https://raw.githubusercontent.com"
 
 
 @dataclass(frozen=True)
@@ -81,21 +83,27 @@ def locate(name: str, split: str) -> Source:
 def find(name: str, split: str) -> tuple[Origin, Source] | None:
     """Return where a split lies on this machine, without touching the network; None if it does not."""
     about = entry(name)
-    path = _local(about, split)
     if about.generator is not None:
         here = all(find(*source) for source in about.generator.sources)
-        return ("generated", _source(about, split, Made(about.generator, split))) if here else None
-    if path is not None:
+        return ("generated", _generated(about, about.generator, split)) if here else None
+    if (path := _local(about, split)) is not None:
         return "CSE_DATA", _source(about, split, File(path, about.local, about.columns_of(split)))
     if _joins(about, split):
         every = [found for part in about.parts if (found := find(name, part))]
-        origins = {origin for origin, _ in every}
-        joined = _source(about, split, *(table for _, source in every for table in source.tables))
-        return (origins.pop() if len(origins) == 1 else "cache", joined) if len(every) == len(about.parts) else None
-    cached = [source for copy in _copies(about, split) if (source := copy.cached())]
-    if len(cached) < 2:  # nothing to choose from: the rows are counted when they are read
-        return ("cache", cached[0]) if cached else None
-    return "cache", max(cached, key=lambda source: (source.known is not None, source.known))
+        origin: Origin = "CSE_DATA" if all(origin == "CSE_DATA" for origin, _ in every) else "cache"
+        joined = _joined(about, [source for _, source in every])
+        return (origin, joined) if len(every) == len(about.parts) else None
+    chosen = _chosen([copy.cached() for copy in _copies(about, split)])
+    return None if chosen is None else ("cache", chosen)
+
+
+def _chosen(cached: Sequence[Source | None]) -> Source | None:
+    """Return which of a split's downloaded copies to read; None if a source not tried yet may be better than they."""
+    here = [source for source in cached if source is not None]
+    if not here or here == [cached[0]]:
+        return here[0] if here else None  # nothing to choose from: its rows are counted when they are read
+    known = next((source for source in here if source.known), None)
+    return known or (cached[0] if cached[0] is not None and cached[0].known is not None else None)
 
 
 def fetch(name: str, split: str, *, force: bool = False) -> Source:
@@ -114,10 +122,9 @@ def fetch(name: str, split: str, *, force: bool = False) -> Source:
     copies = _copies(about, split)
     if about.generator is not None:
         _fetch_each(about.generator.sources, force, f"dataset '{name}' is made from others: ")
-        return _source(about, split, Made(about.generator, split))
+        return _generated(about, about.generator, split)
     if _joins(about, split):
-        found = _fetch_each([(name, part) for part in about.parts], force)
-        return _source(about, split, *(table for source in found for table in source.tables))
+        return _joined(about, _fetch_each([(name, part) for part in about.parts], force))
     alike: Source | None = None
     refused = []
     for copy in copies:
@@ -188,7 +195,7 @@ class _Copy:
             for name in self.names:
                 target = folder / name
                 draft = target.with_name(f"{target.name}.new") if force else target
-                transfer.download(self.remote.url + name, draft, label=name, repair=repair)
+                transfer.download(_reached(self.remote.url) + name, draft, label=name, repair=repair)
                 draft.replace(target)
         found = self._within(folder)
         if found is None:
@@ -219,6 +226,12 @@ class _Copy:
         return _source(self.about, self.split, *tables, remedy=again)
 
 
+def _reached(url: str) -> str:
+    """Return the address that serves a GitHub file here: $CSE_GITHUB_MIRROR stands for raw.githubusercontent.com."""
+    mirror = os.environ.get("CSE_GITHUB_MIRROR", _GITHUB)
+    return f"{mirror.rstrip('/')}/{url.removeprefix(f'{_GITHUB}/')}" if url.startswith(_GITHUB) else url
+
+
 def _copies(about: DatasetEntry, split: str) -> list[_Copy]:
     return [_Copy(about, split, key) for key in about.sources if key in about.split(split).files]
 
@@ -228,10 +241,23 @@ def _source(about: DatasetEntry, split: str, *tables: Table, remedy: str = Sourc
     return Source(about.columns_of(split), tables, part.rows, part.sha256, about.kind, remedy)
 
 
+def _generated(about: DatasetEntry, generator: Generated, split: str) -> Source:
+    def make(_: Sequence[str]) -> Iterable[Mapping[str, str]]:
+        from registry.kinds import GENERATORS
+
+        return GENERATORS[generator.name].build(generator.params).rows(split)
+
+    return _source(about, split, Rows(f"generator '{generator.name}'", make, about.columns_of(split)))
+
+
 def _joins(about: DatasetEntry, split: str) -> bool:
     """Tell whether a split has no files of its own but those of the others."""
     whole = about.split(split)
     return split == ALL and not whole.path and not whole.files
+
+
+def _joined(about: DatasetEntry, parts: Sequence[Source]) -> Source:
+    return _source(about, ALL, *(table for part in parts for table in part.tables))
 
 
 def _local(about: DatasetEntry, split: str) -> Path | None:

@@ -4,6 +4,7 @@ import pytest
 
 from cse_cli.data.sources import Text, open_text
 from cse_cli.recipe.schema import Data
+from registry.catalogue import Source
 from registry.errors import CseError, MissingError
 
 
@@ -74,8 +75,8 @@ def test_what_cannot_be_read_is_refused(data, message):
 def test_empty_and_unknown_files_are_refused(tmp_path):
     with pytest.raises(CseError, match="no sentences"):
         open_text(Data(file=write(tmp_path, "t.txt", [])), {"text"})
-    with pytest.raises(CseError, match=r"is a \.txt or a \.tsv"):
-        open_text(Data(file=write(tmp_path, "t.csv", ["text", "a"])), {"text"})
+    with pytest.raises(CseError, match=r"is no \.txt, \.tsv or \.csv"):
+        open_text(Data(file=write(tmp_path, "t.jsonl", ["text", "a"])), {"text"})
     with pytest.raises(MissingError):
         open_text(Data(dataset=("wiki_en",)), {"text"})
 
@@ -83,7 +84,7 @@ def test_empty_and_unknown_files_are_refused(tmp_path):
 def test_a_scan_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
     path = write(tmp_path, "t.txt", ["a", "b"])
     first = open_text(Data(file=path), {"text"})
-    monkeypatch.setattr(scans.FileSource, "scan", lambda self: pytest.fail("read again"))
+    monkeypatch.setattr(Source, "scanned", property(lambda self: pytest.fail("read again")))
     assert open_text(Data(file=path), {"text"}).fingerprint == first.fingerprint
     monkeypatch.undo()
     write(tmp_path, "t.txt", ["a", "b", "c"])

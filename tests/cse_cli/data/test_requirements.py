@@ -1,0 +1,146 @@
+"""What a recipe needs, told before anything is downloaded."""
+
+from pathlib import Path
+
+import pytest
+
+from cse_cli.data import requirements as module
+from cse_cli.data.requirements import Requirement, availability, fetch, merged, named, requirements
+from cse_cli.recipe.load import load
+from registry import hub, models
+from registry.errors import MissingError
+
+
+def silent(*_):
+    pass
+
+
+def needs(name, *overrides):
+    return [(one.kind, one.name, one.split) for one in requirements(load(name, overrides).recipe)]
+
+
+def test_a_recipes_models_and_data_are_listed_once_in_its_order():
+    assert needs("ifcl_en") == [
+        ("file", "wiki1m_en_de.tsv", ""),
+        ("model", "bert-base-uncased", ""),
+        ("model", "bert-base-multilingual-uncased", ""),
+        ("dataset", "stsb", "dev"),
+        *(("dataset", f"sts{year}", "test") for year in range(12, 17)),
+        ("dataset", "stsb", "test"),
+        ("dataset", "sickr", "test"),
+    ]
+
+
+def test_places_of_the_recipe_that_name_it_are_told():
+    found = {one.name: one.wanted_by for one in requirements(load("diffcse_en").recipe)}
+    assert found["distilbert-base-uncased"] == ("losses.replaced_token_detection.generator",)
+    assert found["bert-base-uncased"] == (
+        "encoders.online.model",
+        "losses.replaced_token_detection.discriminator",
+    )
+
+
+def test_without_training_the_training_text_is_not_needed():
+    assert ("dataset", "wiki1m", "train") in needs("simcse_en")
+    assert ("dataset", "wiki1m", "train") not in needs("bert_avg_en")
+
+
+def test_an_encoder_fitted_to_the_evaluators_sentences_needs_their_whole_data_sets():
+    fitted = needs("bert_whitening_en", 'encoders.white.fit_on="target"')
+    assert ("dataset", "stsb", "all") in fitted
+    assert ("dataset", "sickr", "all") in fitted
+    assert ("dataset", "stsb", "test") not in fitted
+    assert all(name not in ("target", "") for _, name, _ in fitted)
+
+
+def test_every_split_is_needed_where_an_evaluator_names_none():
+    part = 'evaluators.mr={ name = "transfer", task = "mr" }'
+    assert ("dataset", "mr", "all") in needs("mini/simcse_en", part)
+
+
+def test_lists_and_files_count_too():
+    assert {("dataset", "stsb", "dev"), ("dataset", "sickr", "dev")} <= set(needs("dclr_en"))
+    assert ("file", "glove.840B.300d.txt", "") in needs("glove_en")
+    own = 'evaluators.own={ name = "sts", file = "hf:owner/name", split = "validation" }'
+    assert ("dataset", "hf:owner/name", "validation") in needs("mini/simcse_en", own)
+
+
+def test_words_of_a_command_line():
+    assert [(one.kind, one.name, one.split) for one in named(["stsb/dev", "trec", "bert-base-uncased", "hf:a/b"])] == [
+        ("dataset", "stsb", "dev"),
+        ("dataset", "trec", "train"),
+        ("dataset", "trec", "test"),
+        ("model", "bert-base-uncased", ""),
+        ("dataset", "hf:a/b", "train"),
+    ]
+
+
+def test_the_quickstart_has_everything_in_the_package():
+    found = [availability(one) for one in merged([load("quickstart").recipe])]
+    assert {(one.requirement.name, one.state, one.origin) for one in found} == {
+        ("graded_pairs", "here", "generated"),
+        ("mini_en", "here", "package"),
+        ("mini_de", "here", "package"),
+    }
+
+
+@pytest.fixture
+def nothing_cached(tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+
+
+def test_what_can_be_fetched_says_from_where_and_how_much(nothing_cached):
+    one = availability(Requirement("model", "bert-base-uncased"))
+    assert (one.state, one.origin) == ("fetchable", "hf:google-bert/bert-base-uncased@86b5e0934494")
+    assert one.bytes == pytest.approx(441e6, rel=0.01)
+    assert availability(Requirement("dataset", "wiki1m", "train")).licence == "CC BY-SA (Wikipedia)"
+
+
+def test_a_missing_file_says_what_makes_it(nothing_cached, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    one = availability(merged([load("ifcl_en").recipe])[0])
+    assert one.state == "missing"
+    assert one.action.startswith("make it: cse data translate wiki1m --model google-t5/t5-base --to de")
+    Path("wiki1m_en_de.tsv").write_text("text\ttranslation\na\tb\n")
+    assert availability(one.requirement).state == "here"
+
+
+def test_everything_that_is_missing_is_told_before_the_first_download(nothing_cached, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hub, "unreachable", lambda: None)
+    monkeypatch.setattr(models, "locate", lambda *_, **__: pytest.fail("downloaded"))
+    wanted = [*merged([load("ifcl_zh").recipe]), *merged([load("glove_en").recipe])]
+    with pytest.raises(MissingError) as caught:
+        fetch(wanted, silent)
+    told = str(caught.value)
+    assert told.startswith("2 things that the run needs cannot be had:")
+    assert "file wiki_zh_yue.tsv" in told
+    assert "file glove.840B.300d.txt" in told
+    assert "make it: cse data translate wiki_zh" in told
+    assert "would be downloaded" in told
+    assert told.endswith("nothing was downloaded")
+
+
+def test_without_a_network_all_downloads_are_missing(nothing_cached, monkeypatch):
+    monkeypatch.setattr(hub, "unreachable", lambda: "HF_HUB_OFFLINE forbids asking the hub")
+    with pytest.raises(MissingError) as caught:
+        fetch(named(["bert-base-uncased", "stsb/dev"]), silent)
+    told = str(caught.value)
+    assert told.startswith("2 things")
+    assert "model bert-base-uncased (441.1 MB): not on this machine, and HF_HUB_OFFLINE" in told
+    assert "cse data pack" in told
+
+
+def test_an_unknown_data_set_is_told_with_the_nearest_name():
+    found = availability(Requirement("dataset", "stbs", "dev"))
+    assert found.state == "missing"
+    assert "Did you mean 'stsb'" in found.problem
+
+
+def test_shared_archives_are_counted_once(nothing_cached):
+    found = [availability(one) for one in named(["mr", "cr"])]
+    assert [one.state for one in found] == ["fetchable", "fetchable"]
+    assert found[0].bytes == found[1].bytes
+    assert module.download_size(found) == module.download_size(found[:1])
