@@ -1,10 +1,12 @@
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import sys
 import time
 from contextlib import closing
+from pathlib import Path
 
 import psutil
 import pytest
@@ -121,6 +123,30 @@ def test_a_shard_says_how_all_are_read_together(cse, tmp_path):
     assert f"2 rows; written to {tmp_path}/made.2-of-4.tsv; when all shards are there, in a recipe:" in err
     code, _, err = cse(*call, "--shard", "5/4")
     assert (code, "'5/4' is not a shard" in err) == (2, True)
+
+
+@pytest.mark.process
+def test_text_and_models_of_the_hub_are_translated_and_again_without_it(cse, fake_hub, tmp_path, home):
+    pytest.importorskip("sentencepiece")
+    call = ("data", "translate", "hf:mteb/sts12-sts", "--split", "test", "--column", "sentence1", "--limit", 20)
+    calls = [(*call, "--max-length", 16, "--json", "--model", model, *to)
+             for model, *to in (("t5-base", "--to", "de"), ("Helsinki-NLP/opus-mt-en-de",))]  # fmt: skip
+    outputs = []
+    for one in calls:
+        code, out, err = cse(*one)
+        assert code == 0, err
+        outputs.append(Path(json.loads(out)["output"]))
+    assert [path.name for path in outputs] == [
+        f"sts12-sts.test.sentence1.{m}.tsv" for m in ("t5-base.de", "opus-mt-en-de")
+    ]
+    made = [path.read_bytes() for path in outputs]
+    assert made[0].split(b"\n")[1].split(b"\t")[0] == made[1].split(b"\n")[1].split(b"\t")[0] != b""
+    shutil.rmtree(home / "cache" / "translations")
+    fake_hub.log.clear()
+    for one in calls:
+        assert cse(*one)[0] == 0
+    assert fake_hub.log == []
+    assert [path.read_bytes() for path in outputs] == made
 
 
 @pytest.fixture
