@@ -205,13 +205,13 @@ def _option(parameter: Any) -> list[str]:
 
 def datasets() -> str:
     """Return the page of the data catalogue."""
-    out = ["# Data sets", "How they are found is told in [Data](../data.md)."]
+    out = [
+        "# Data sets",
+        "How they are found, fetched and checked is told in [Data](../data.md). Sources are tried in the order given; "
+        "the first whose rows have the known digest is used.",
+    ]
     for name in catalogue.names():
         entry = catalogue.entry(name)
-        rows = [
-            [f"`{key}`", f"{split.rows:,}", f"`{split.path}`" if split.path else ""]
-            for key, split in entry.splits.items()
-        ]
         about = [
             f"{entry.kind}, {entry.language}; columns {', '.join(f'`{column}`' for column in entry.columns)}.",
             entry.note,
@@ -220,9 +220,36 @@ def datasets() -> str:
         out += [
             f"## {name}",
             f"{entry.title}. " + " ".join(filter(None, about)),
-            table(["split", "rows", "below `$CSE_DATA`"], rows),
+            table(["split", "rows", "below `$CSE_DATA`", "digest"], [_split(entry, split) for split in entry.splits]),
         ]
+        if entry.sources:
+            out += [table(["fetched from", "files"], [_fetched(entry, key) for key in entry.sources])]
+        if entry.generator is not None:
+            made = ", ".join(f"`{name}/{split}`" for name, split in entry.generator.sources)
+            out += [f"Made by the generator `{entry.generator.name}`{f' from {made}' if made else ''}."]
     return "\n\n".join(out)
+
+
+def _split(entry: catalogue.DatasetEntry, name: str) -> list[str]:
+    split = entry.splits[name]
+    path = f"`{split.path}`" if split.path else ""
+    return [f"`{name}`", f"{split.rows:,}", path, f"`{split.sha256[:12]}…`" if split.sha256 else ""]
+
+
+def _fetched(entry: catalogue.DatasetEntry, key: str) -> list[str]:
+    remote = entry.sources[key]
+    splits = [split for split in entry.splits.values() if key in split.files]
+    names = dict.fromkeys(part.file for split in splits for part in split.files[key])
+    sizes = {split.bytes.get(key, 0) for split in splits}
+    size = max(sizes) if remote.archive else sum(sizes) if all(sizes) else 0
+    files = ", ".join(f"`{name}`" for name in names)
+    files += f" in `{remote.archive}`" if remote.archive else ""
+    where = f"hub, `{remote.hub}` @ `{remote.revision[:12]}`" if remote.hub else f"<{remote.url}>"
+    return [where, files + (f" ({_size(size)})" if size else "")]
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.0f} MB" if count >= 1e6 else f"{max(1, round(count / 1e3))} kB"
 
 
 def main() -> int:

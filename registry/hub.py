@@ -465,17 +465,31 @@ def _explained(repository: Repository, error: TransferError, hint: str) -> CseEr
             f"the hub has no {what}, or it is private.{hint}",
             f"`hf auth login` if it is yours, else {_ways_out(repository)}",
         )
+    file = error.label.removeprefix(f"{repository.id}/")
+    part = f", file {file}," if file != error.label else ""
     if error.status == 403:
         return MissingError(
-            f"the hub refuses {what}: {error.reason}",
+            f"the hub refuses {what}{part} with {error.reason}",
             f"`hf auth login` with a token that may read it, and accept its terms on {repository.page}",
         )
     if error.status == 404:
-        return MissingError(f"{what}: {error.message}", f"look what it has: {repository.page}/tree/main")
-    return MissingError(
-        f"{what} is not on this machine and could not be fetched: {error.reason}.{hint}",
-        (error.next_action if "wrong bytes" in error.reason else _ways_out(repository)),
-    )
+        return MissingError(
+            f"the hub has not all of {what}{part} and says {error.reason}", f"see {repository.page}/tree/main"
+        )
+    message = f"{what}{part} is not on this machine and could not be fetched: {error.reason}.{hint}"
+    if "wrong bytes" in error.reason:
+        return MissingError(message, error.next_action)
+    if others := _other_commits(repository):
+        return MissingError(
+            f"{message} The cache has it at another commit than {repository.revision}.",
+            f"name that one, `{repository.id}@{others[0]}`, or {_ways_out(repository)}",
+        )
+    return MissingError(message, _ways_out(repository))
+
+
+def _other_commits(repository: Repository) -> list[str]:
+    folders = (repository.folder / "snapshots").glob("*/")
+    return sorted(folder.name for folder in folders if folder.name != repository.revision and any(folder.iterdir()))
 
 
 def _no_such_files(repository: Repository, listing: Sequence[RemoteFile], patterns: Patterns) -> MissingError:
@@ -502,7 +516,7 @@ def _ways_out(repository: Repository) -> str:
         asked += " --repo-type dataset"
         own = "put the files below a folder that $CSE_DATA names"
     else:
-        own = f"set model to a directory, or $CSE_MODELS to a folder that holds {repository.id.rpartition('/')[2]!r}"
+        own = f"set model to a directory, or $CSE_MODELS to a folder that holds {repository.id!r}"
     return (
         f"one of: (1) {own}; "
         f"(2) run `hf download {repository.id}{asked}` on a connected machine and copy its cache; "

@@ -125,7 +125,8 @@ def locate(model: str, *, force: bool = False) -> Path:
         return folder
     if not force and (folder := find(model)) is not None:
         return folder
-    hint = suggestion(model, [name for name in (*local_names(), *_spellings()) if name != model])
+    others = [name for name in (*local_names(), *_spellings()) if name != model]
+    hint = suggestion(model, others) if known(model) is None else ""
     repair = f"cse data download --force {model}"
     return hub.fetch(_repositories(model)[0], wanted_files, force=force, complete=complete, hint=hint, repair=repair)
 
@@ -203,7 +204,8 @@ def _directory(model: str) -> Path | None:
     Raises:
         MissingError: A path that holds no model.
     """
-    candidates = [Path(model).expanduser(), *(folder / model for folder in _local_folders())]
+    names = [model, *([] if "@" in model else _spellings(known(model)))]
+    candidates = [Path(model).expanduser(), *(folder / name for folder in _local_folders() for name in names)]
     for candidate in candidates:
         if any((candidate / name).is_file() for name in _MARKS):
             return candidate.absolute()
@@ -230,8 +232,10 @@ def _repositories(model: str) -> list[Repository]:
     return [Repository("model", id, revision) for id in dict.fromkeys((name, *same))]
 
 
-def _spellings() -> list[str]:
-    return [name for about in known_models().values() for name in (about.id, *about.names)]
+def _spellings(*models: KnownModel | None) -> list[str]:
+    """Return all names of these models, of all known ones if none is given."""
+    chosen = models or known_models().values()
+    return [name for about in chosen if about is not None for name in (about.id, *about.names)]
 
 
 def _matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:

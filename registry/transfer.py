@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from registry.errors import CseError, MissingError
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 TRIES = 5
 """Tries in a row that may bring nothing."""
 
-SILENCE = 30.0
+SILENCE = 25.0
 """Seconds without an answer or a byte, over all tries, after which a transfer is given up."""
 
 READ_TIMEOUT = 10.0
@@ -40,7 +39,7 @@ FIRST_PAUSE = 0.5
 """Mean of the first pause is half of it; every further one may be twice as long."""
 
 LONGEST_PAUSE = 60.0
-"""Seconds that a server may ask to be left alone (`Retry-After`)."""
+"""Seconds that a server may ask to wait (`Retry-After`)."""
 
 SECOND_PATIENCE = 3.0
 """Seconds for the only try at a host that gave no answer at all to an earlier transfer of this process."""
@@ -56,6 +55,7 @@ class TransferError(MissingError):
     """A server refused, or did not answer.
 
     Attributes:
+        label: What was to be fetched.
         status: HTTP status; None where there was no answer.
         code: The hub's `X-Error-Code`, such as "GatedRepo"; empty elsewhere.
         reason: What happened, without the address.
@@ -65,7 +65,7 @@ class TransferError(MissingError):
         super().__init__(
             f"{label} could not be fetched: {reason}", "try again later, or check the address and the proxy"
         )
-        self.status, self.code, self.reason = status, code, reason
+        self.label, self.status, self.code, self.reason = label, status, code, reason
 
 
 class DiskError(CseError):
@@ -105,7 +105,7 @@ class _Retries:
     """When to try again: `TRIES` failures in a row at most, and `SILENCE` seconds without anything from the server."""
 
     def __init__(self, label: str, url: str) -> None:
-        self.label, self.host, self.failures = label, urlsplit(url).netloc, 0
+        self.label, self.host, self.failures = label, url.partition("://")[2].partition("/")[0], 0
         self.began = self.heard = time.monotonic()
         self.tries, self.limit = (1, SECOND_PATIENCE) if self.host in _silent_hosts else (TRIES, READ_TIMEOUT)
 
@@ -139,7 +139,7 @@ class _Retries:
         if self.failures >= self.tries or silent >= SILENCE or seconds > LONGEST_PAUSE:
             if self.heard == self.began:
                 _silent_hosts.add(self.host)
-            asked = f"; it asks to be left alone for {seconds:.0f} s" if seconds > LONGEST_PAUSE else ""
+            asked = f"; it says to retry after {seconds:.0f} s" if seconds > LONGEST_PAUSE else ""
             tries = "1 try" if self.failures == 1 else f"{self.failures} tries"
             raise TransferError(
                 self.label,
@@ -248,8 +248,12 @@ def _failure(label: str, url: str, error: Exception) -> TransferError:
     if isinstance(error, httpx2.TimeoutException):
         return TransferError(label, f"{host} does not answer")
     if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
-        return TransferError(label, f"{host} cannot be reached: {error}")
-    return TransferError(label, f"the connection to {host} broke off: {str(error) or type(error).__name__}")
+        return TransferError(label, f"{host} cannot be reached: {_brief(error)}")
+    return TransferError(label, f"the connection to {host} broke off: {_brief(error)}")
+
+
+def _brief(error: Exception) -> str:
+    return str(error).partition(" (")[0] or type(error).__name__
 
 
 def _worth_retrying(failure: TransferError) -> bool:
@@ -362,6 +366,7 @@ class _Download:
         self.url, self.target, self.headers, self.label, self.repair = url, target, headers, label, repair
         self.size, self.sha256, self.git_sha1 = size, sha256, git_sha1
         self.part = target.with_name(target.name + ".part")
+        self.furthest = 0  # bytes: a server that sends the same beginning again and again gets no further
         self.told = 0.0
 
     def run(self) -> None:
@@ -374,6 +379,7 @@ class _Download:
                 self.part.replace(self.target)
                 return
             self.part.unlink()
+            self.furthest = 0
             if not last:
                 _tell(self.label, 0, self.size, f"wrong bytes, fetched anew: {wrong}")
         error = TransferError(self.label, f"twice with wrong bytes: {wrong}")
@@ -408,12 +414,12 @@ class _Download:
             retries.pause(failure, wanted, self._done() or 0, self.size)
 
     def _done(self) -> int | None:
-        """Return the bytes that are there; a part that is too long is removed."""
+        """Return the bytes that are there; a part that is too long, or empty, is removed."""
         try:
             found = self.part.stat().st_size
         except FileNotFoundError:
             return None
-        if self.size is not None and found > self.size:
+        if self.size is not None and (found > self.size or found == 0 < self.size):
             self.part.unlink()
             return None
         return found
@@ -429,10 +435,11 @@ class _Download:
         done = start if continued else 0
         self._check_room(response, done)
         with self.part.open("ab" if continued else "wb") as file:
-            for block in response.iter_bytes(_BLOCK):
+            for block in response.iter_bytes():
                 file.write(block)
                 done += len(block)
-                if done > start:
+                if done > self.furthest:
+                    self.furthest = done
                     retries.advanced()
                 if self.size is not None and done > self.size:
                     return  # longer than announced: the checks name it

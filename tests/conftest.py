@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fake_hub.fixture import fake_hub, hub_content  # noqa: F401 - fixtures for everyone
+
 if TYPE_CHECKING:
     from tests.shrunken import Small
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cse_cli.report.parts import Code, Facts, Part, Section, Words, plain_table
 from cse_cli.report.words import alike, counted, day, duration
 from cse_cli.results import Result
+from registry.catalogue.pairs import ROWS
 
 DIGEST = 16
 """Characters of a fingerprint that are shown; result.json has all."""
@@ -66,9 +68,15 @@ def data(results: Sequence[Result]) -> Section:
         return Section("Data", ())
     parts: list[Part] = [plain_table("Fingerprints of the data", ("fingerprint",), rows)]
     parts.append(Words("Equal fingerprints mean the same sentences, pairs and scores, in the same order."))
-    if any("," in digest for _, digest in rows):
+    if any(_contradict(result.fingerprints.get(name, "") for result in results) for name in known):
         parts.append(Words("Several fingerprints in one line: the runs did not all read the same data."))
     return Section("Data", tuple(parts))
+
+
+def _contradict(digests: Iterable[str]) -> bool:
+    """Tell whether data differ: digests of files, which earlier versions recorded, say nothing of those of rows."""
+    kinds = Counter(digest.startswith(ROWS) for digest in set(digests) - {""})
+    return any(several > 1 for several in kinds.values())
 
 
 def _machine(noted: Mapping[str, Any]) -> str:

@@ -93,10 +93,6 @@ class Remote(Layout):
         """What to call it: "hf:owner/name@commit", or its address."""
         return f"hf:{self.hub}@{self.revision[:12]}" if self.hub else self.url
 
-    def patterns(self, parts: Parts) -> tuple[str, ...]:
-        """Return the names or patterns of the files to fetch."""
-        return (self.archive,) if self.archive else tuple(dict.fromkeys(part.file for part in parts))
-
 
 class Split(_Table):
     """One part of a data set.

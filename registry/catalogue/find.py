@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from registry import hub, paths, transfer
-from registry.catalogue.entries import ALL, DatasetEntry, Parts, Remote, entry
-from registry.catalogue.readers import File, Table, member_of
-from registry.catalogue.sources import Made, Source
+from registry.catalogue.entries import ALL, DatasetEntry, Generated, Part, Parts, Remote, entry
+from registry.catalogue.readers import File, Rows, Table, member_of
+from registry.catalogue.sources import Source
 from registry.errors import MissingError, UnknownNameError
 
 Origin = Literal["CSE_DATA", "cache", "generated"]
@@ -81,21 +81,27 @@ def locate(name: str, split: str) -> Source:
 def find(name: str, split: str) -> tuple[Origin, Source] | None:
     """Return where a split lies on this machine, without touching the network; None if it does not."""
     about = entry(name)
-    path = _local(about, split)
     if about.generator is not None:
         here = all(find(*source) for source in about.generator.sources)
-        return ("generated", _source(about, split, Made(about.generator, split))) if here else None
-    if path is not None:
+        return ("generated", _generated(about, about.generator, split)) if here else None
+    if (path := _local(about, split)) is not None:
         return "CSE_DATA", _source(about, split, File(path, about.local, about.columns_of(split)))
     if _joins(about, split):
         every = [found for part in about.parts if (found := find(name, part))]
-        origins = {origin for origin, _ in every}
-        joined = _source(about, split, *(table for _, source in every for table in source.tables))
-        return (origins.pop() if len(origins) == 1 else "cache", joined) if len(every) == len(about.parts) else None
-    cached = [source for copy in _copies(about, split) if (source := copy.cached())]
-    if len(cached) < 2:  # nothing to choose from: the rows are counted when they are read
-        return ("cache", cached[0]) if cached else None
-    return "cache", max(cached, key=lambda source: (source.known is not None, source.known))
+        origin: Origin = "CSE_DATA" if all(origin == "CSE_DATA" for origin, _ in every) else "cache"
+        joined = _joined(about, [source for _, source in every])
+        return (origin, joined) if len(every) == len(about.parts) else None
+    chosen = _chosen([copy.cached() for copy in _copies(about, split)])
+    return None if chosen is None else ("cache", chosen)
+
+
+def _chosen(cached: Sequence[Source | None]) -> Source | None:
+    """Return which of a split's downloaded copies to read; None if a source not tried yet may be better than they."""
+    here = [source for source in cached if source is not None]
+    if not here or here == [cached[0]]:
+        return here[0] if here else None  # nothing to choose from: its rows are counted when they are read
+    known = next((source for source in here if source.known), None)
+    return known or (cached[0] if cached[0] is not None and cached[0].known is not None else None)
 
 
 def fetch(name: str, split: str, *, force: bool = False) -> Source:
@@ -114,10 +120,9 @@ def fetch(name: str, split: str, *, force: bool = False) -> Source:
     copies = _copies(about, split)
     if about.generator is not None:
         _fetch_each(about.generator.sources, force, f"dataset '{name}' is made from others: ")
-        return _source(about, split, Made(about.generator, split))
+        return _generated(about, about.generator, split)
     if _joins(about, split):
-        found = _fetch_each([(name, part) for part in about.parts], force)
-        return _source(about, split, *(table for source in found for table in source.tables))
+        return _joined(about, _fetch_each([(name, part) for part in about.parts], force))
     alike: Source | None = None
     refused = []
     for copy in copies:
@@ -197,26 +202,31 @@ class _Copy:
 
     def _within(self, folder: Path) -> Source | None:
         """Return the split from downloaded files; None if one is not there."""
-        columns, places = self.about.columns_of(self.split), []
-        for part in self.parts:
-            if self.remote.archive:
-                archive = folder / self.remote.archive
-                member = member_of(archive, part.file) if archive.is_file() else None
-                inside = [(part, archive, member)] if member else []
-            else:
-                inside = [(part, path, "") for path in sorted(folder.glob(part.file))]
-            if not inside:
-                return None
-            places += inside
+        found = [(part, self._places(folder, part)) for part in self.parts]
+        if not all(places for _, places in found):
+            return None
+        columns = tuple(part.column for part in self.parts if part.column)
         limit = self.about.split(self.split).rows if self.remote.longer else None
-        if columns := tuple(part.column for part in self.parts if part.column):
-            first, *others = (path for _, path, _ in places)
+        if columns:
+            first, *others = (path for _, places in found for path, _ in places)
             tables = [File(first, self.remote, columns, beside=tuple(others), limit=limit)]
         else:
             columns = self.about.columns_of(self.split)
-            tables = [File(path, self.remote, columns, m, (), part.constants, limit) for part, path, m in places]
+            tables = [
+                File(path, self.remote, columns, member, constants=part.constants, limit=limit)
+                for part, places in found
+                for path, member in places
+            ]
         again = f"`cse data download --force {self.about.name}` fetches it again"
         return _source(self.about, self.split, *tables, remedy=again)
+
+    def _places(self, folder: Path, part: Part) -> list[tuple[Path, str]]:
+        """Return path and member of each file of a part."""
+        if not self.remote.archive:
+            return [(path, "") for path in sorted(folder.glob(part.file))]
+        archive = folder / self.remote.archive
+        member = member_of(archive, part.file) if archive.is_file() else None
+        return [] if member is None else [(archive, member)]
 
 
 def _copies(about: DatasetEntry, split: str) -> list[_Copy]:
@@ -228,10 +238,30 @@ def _source(about: DatasetEntry, split: str, *tables: Table, remedy: str = Sourc
     return Source(about.columns_of(split), tables, part.rows, part.sha256, about.kind, remedy)
 
 
+@dataclass(frozen=True)
+class _Making:
+    generator: Generated
+    split: str
+
+    def __call__(self, _columns: Sequence[str]) -> Iterable[Mapping[str, str]]:
+        from registry.kinds import GENERATORS
+
+        return GENERATORS[self.generator.name].build(self.generator.params).rows(self.split)
+
+
+def _generated(about: DatasetEntry, generator: Generated, split: str) -> Source:
+    rows = Rows(f"generator '{generator.name}'", _Making(generator, split), about.columns_of(split))
+    return _source(about, split, rows)
+
+
 def _joins(about: DatasetEntry, split: str) -> bool:
     """Tell whether a split has no files of its own but those of the others."""
     whole = about.split(split)
     return split == ALL and not whole.path and not whole.files
+
+
+def _joined(about: DatasetEntry, parts: Sequence[Source]) -> Source:
+    return _source(about, ALL, *(table for part in parts for table in part.tables))
 
 
 def _local(about: DatasetEntry, split: str) -> Path | None:

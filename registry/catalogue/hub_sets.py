@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from registry import hub
-from registry.errors import CseError, MissingError, UnknownNameError, suggestion
+from registry.errors import CseError, UnknownNameError, suggestion
 
 _NAME = re.compile(r"hf:(?P<id>[\w.-]+/[\w.-]+)(:(?P<config>[^@\s]+))?(@(?P<revision>[^\s@:]+))?")
 _OWN = {"name", "version", "data_dir", "data_files", "description"}
@@ -119,10 +119,9 @@ class HubSet:
         unknown = HubState(str(self), split, commit, None, None)
         if commit is None or not hub.listed(self.repository):
             return unknown
-        try:
-            names = self._layout(split)[2]
-        except MissingError:  # its card, which says what belongs to the split, is not here
+        if hub.missing_files(self.repository, ["README.md"]):  # its card says what belongs to the split
             return unknown
+        names = self._layout(split)[2]
         lacking = sum(file.size for file in hub.missing_files(self.repository, names))
         return HubState(str(self), split, commit, hub.cached(self.repository, names), lacking)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from registry.catalogue.entries import PAIR_COLUMNS, entry
 from registry.catalogue.find import data_folder, locate, own_file
-from registry.catalogue.readers import FORMATS, Column, File, Numbered, Table, names_a_file, no_column, shown
+from registry.catalogue.readers import FORMATS, Column, File, Rows, Table, names_a_file, shown
 from registry.catalogue.sources import Record
 from registry.errors import CseError, MissingError, suggestion
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 HUB = "hf:"
 """How names of the hub's data sets begin."""
+
+ROWS = "rows:"
+"""How digests of rows begin. Runs of earlier versions recorded digests of files, and the two must not be compared."""
 
 _SCORE = "write a number with a decimal point and without quotes, or drop the row"
 
@@ -70,11 +73,8 @@ def open_text(name: str, split: str = "train") -> Iterator[dict[str, str]]:
 
 
 def fingerprint(name: str, split: str) -> str:
-    """Return "rows:" and the digest of a split's rows, the same whatever files they come from.
-
-    Until version 0.1 it was the digest of the file; the word in front keeps the two from being compared.
-    """
-    return f"rows:{locate(name, split).digest}"
+    """Return "rows:" and the digest of a split's rows, the same whatever files they come from."""
+    return f"{ROWS}{locate(name, split).digest}"
 
 
 @dataclass(frozen=True)
@@ -126,14 +126,14 @@ class PairFile:
     def fingerprints(self, split: str) -> dict[str, str]:
         """Return "file/split" → "rows:" and the digest of the pairs, the same for a file and for its `.gz`."""
         rows = "".join(f"{pair.subset}\t{pair.score!r}\t{pair.first}\t{pair.second}\n" for pair in self.pairs)
-        return {f"{self.file}/{split}": f"rows:{hashlib.sha256(rows.encode()).hexdigest()}"}
+        return {f"{self.file}/{split}": f"{ROWS}{hashlib.sha256(rows.encode()).hexdigest()}"}
 
     @cached_property
     def _read(self) -> tuple[list[Pair], dict[str, str]]:
         """Return the pairs, and where each subset begins."""
         columns = [column for column in (self.first, self.second, self.score, self.subset) if column is not None]
         _demand_different(columns)
-        table: Table = _HubRows(self.file, self.split) if self.file.startswith(HUB) else _table(self.file)
+        table = _hub_rows(self.file, self.split) if self.file.startswith(HUB) else _own_file(self.file)
         pairs: list[Pair] = []
         places: dict[str, str] = {}
         for record in (Record(table, *row) for row in table.read(columns)):
@@ -144,29 +144,6 @@ class PairFile:
             where = table.where if table.place(1).endswith("row 1") else table.place(1)
             raise CseError(f"{where}: the file has no pairs", "put one pair in each row")
         return pairs, places
-
-
-class _HubRows:
-    """Rows of a data set of the hub, read as a `File` is."""
-
-    typed = True
-    paths: tuple[Path, ...] = ()
-
-    def __init__(self, name: str, split: str) -> None:
-        from registry.catalogue.hub_sets import open_hub_set  # type: ignore[import-not-found,unused-ignore]
-
-        self.where = f"{name}, split '{split}'"
-        self._rows: datasets.Dataset = open_hub_set(name, split)
-
-    def place(self, number: int) -> str:
-        return f"{self.where}: row {number}"
-
-    def read(self, columns: Sequence[Column]) -> Numbered:
-        for column in columns:
-            if column.name not in self._rows.column_names:
-                no_column(self.where, self._rows.column_names, column, "column")
-        for number, row in enumerate(self._rows.select_columns([column.name for column in columns]), start=1):
-            yield number, tuple(row[column.name] for column in columns)
 
 
 def demand_one(owner: str, dataset: str | None, file: str | None) -> None:
@@ -180,7 +157,14 @@ def demand_one(owner: str, dataset: str | None, file: str | None) -> None:
         raise CseError(f"{owner}: {found}", "name a data set of `cse data list`, or a file of your own")
 
 
-def _table(file: str) -> File:
+def _hub_rows(name: str, split: str) -> Table:
+    from registry.catalogue.hub_sets import open_hub_set  # type: ignore[import-not-found,unused-ignore]
+
+    opened: datasets.Dataset = open_hub_set(name, split)
+    return Rows(f"{name}, split '{split}'", opened.select_columns, opened.column_names, typed=True)
+
+
+def _own_file(file: str) -> Table:
     found = own_file(file)
     if found is not None:
         if not names_a_file(found.name) or File(found).format == ".txt":

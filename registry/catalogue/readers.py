@@ -13,13 +13,13 @@ import json
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn, Protocol
+from typing import IO, Any, NamedTuple, NoReturn
 
 from registry.catalogue.entries import Layout
 from registry.errors import CseError, suggestion
@@ -44,28 +44,6 @@ class Column(NamedTuple):
 
     parameter: str
     name: str
-
-
-class Table(Protocol):
-    """Rows of cells, read as often as asked: a `File`, or what is read as one."""
-
-    @property
-    def where(self) -> str:
-        """What to call it in messages."""
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files it is read from."""
-
-    @property
-    def typed(self) -> bool:
-        """Whether cells have types of their own, so that a number is never text."""
-
-    def place(self, number: int) -> str:
-        """Return where a row stands, as messages name it."""
-
-    def read(self, columns: Sequence[Column]) -> Numbered:
-        """Yield the number and the wanted cells of each row."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +133,46 @@ class File:
                 yield numbered[0][0], "\t".join(line for _, line in numbered)
         except ValueError as error:
             raise CseError(f"{self.where}: not the same number of lines", "fetch the files again") from error
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that are in no file of ours: made by a generator, or of a data set of the hub.
+
+    Args:
+        where: What to call them in messages.
+        make: Returns the rows, column → cell; it is told which columns are wanted.
+        columns: Those they have.
+        typed: Whether cells have types of their own.
+    """
+
+    where: str
+    make: Callable[[Sequence[str]], Iterable[Mapping[str, Any]]]
+    columns: Sequence[str]
+    typed: bool = False
+    paths: tuple[Path, ...] = ()
+
+    def place(self, number: int) -> str:
+        """Return the name and the row."""
+        return f"{self.where}: row {number}"
+
+    def read(self, columns: Sequence[Column]) -> Numbered:
+        """Yield the number and the wanted cells of each row.
+
+        Raises:
+            CseError: A column is not there.
+        """
+        for column in columns:
+            if column.name not in self.columns:
+                _no_column(self.where, self.columns, column, "column")
+        names = [column.name for column in columns]
+        for number, row in enumerate(self.make(names), start=1):
+            if not row.keys() >= set(names):
+                raise CseError(f"{self.place(number)}: no {', '.join(set(names) - row.keys())}, but {', '.join(row)}")
+            yield number, tuple(row[name] for name in names)
+
+
+Table = File | Rows
 
 
 def file_format(path: Path) -> str:
@@ -301,7 +319,7 @@ def _jsonl(file: File, columns: Sequence[Column]) -> Numbered:
             raise CseError(f"{where}: {shown(record)} where an object is expected", _JSONL)
         for column in columns:
             if column.name not in record:
-                no_column(where, list(record), column, "key")
+                _no_column(where, list(record), column, "key")
         yield number, tuple(record[column.name] for column in columns)
 
 
@@ -333,18 +351,13 @@ def _find(where: str, header: Sequence[str], column: Column, rule: str) -> int:
     if column.name not in header:
         if len(header) == 1 and (other := next((mark for mark in ("\t", ";", ",", "|") if mark in header[0]), "")):
             raise CseError(f"{where}: the header is one column, {shown(header[0])}, with {other!r} in it", rule)
-        no_column(where, header, column, "column")
+        _no_column(where, header, column, "column")
     if header.count(column.name) > 1:
         raise CseError(f"{where}: {header.count(column.name)} columns are called '{column.name}'", rule)
     return header.index(column.name)
 
 
-def no_column(where: str, known: Sequence[str], column: Column, what: str) -> NoReturn:
-    """Tell that a column is not there, and which are.
-
-    Raises:
-        CseError: Always.
-    """
+def _no_column(where: str, known: Sequence[str], column: Column, what: str) -> NoReturn:
     alike = [name for name in known if name.strip().casefold() == column.name.strip().casefold()]
     hint = suggestion(column.name, alike or known)
     names = ", ".join(shown(name) for name in known[:12]) + (", …" if len(known) > 12 else "")

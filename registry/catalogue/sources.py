@@ -11,43 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from registry.catalogue.entries import Generated, Kind
-from registry.catalogue.readers import Column, File, Numbered, Row, Table, shown
+from registry.catalogue.entries import Kind
+from registry.catalogue.readers import Column, File, Row, Table, shown
 from registry.errors import CseError, UnknownNameError, suggestion
-
-
-@dataclass(frozen=True)
-class Made:
-    """Rows that a registered generator makes; read as a `File` is."""
-
-    generator: Generated
-    split: str
-    typed = False
-    paths: tuple[Path, ...] = ()
-
-    @property
-    def where(self) -> str:
-        """The generator's name."""
-        return f"generator '{self.generator.name}'"
-
-    def place(self, number: int) -> str:
-        """Return the generator's name and the row."""
-        return f"{self.where}: row {number}"
-
-    def read(self, columns: Sequence[Column]) -> Numbered:
-        """Yield the number and the wanted cells of each row.
-
-        Raises:
-            CseError: The generator makes no such column.
-        """
-        from registry.kinds import GENERATORS
-
-        made = GENERATORS[self.generator.name].build(self.generator.params)
-        for number, row in enumerate(made.rows(self.split), start=1):
-            try:
-                yield number, tuple(row[column.name] for column in columns)
-            except KeyError as error:
-                raise CseError(f"{self.where}: its rows have no column {error}, but {', '.join(row)}") from error
 
 
 class Record(NamedTuple):

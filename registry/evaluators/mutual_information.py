@@ -36,8 +36,8 @@ class MutualInformation(Evaluator):
         first: The view that gives h.
         second: The view that gives h*.
         dataset: Name in the data catalogue, with the columns that the views read; or give `file`.
-        file: Text of your own instead: a .txt, a sentence a line, or a .tsv with a header, plain or .gz. A relative
-            path counts from the current folder, then from $CSE_DATA.
+        file: Text of your own instead: a .txt, a sentence a line, or a .tsv or .csv with a header, plain or .gz. A
+            relative path counts from the current folder, then from $CSE_DATA.
         split: Split of the data set. Of a file, what it counts as: only "dev", "train" and the like may select.
         limit: Rows read.
         mi_n: N, rows a chunk.

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from registry import EVALUATORS, catalogue
 from registry.catalogue import PAIR_COLUMNS, Column, Pair, PairFile, names_a_file
+from registry.catalogue.pairs import HUB
 from registry.evaluators.bootstrap import spearman_interval
 from registry.evaluators.correlation import AGGREGATES, aggregates
 from registry.types import Encode, Evaluator
@@ -87,8 +88,8 @@ class Sts(Evaluator):
 
     @classmethod
     def parameters_for(cls, name: str) -> dict[str, Any] | None:
-        """Return those of a data set of scored pairs, "name" or "name/split", or of a file of pairs."""
-        if names_a_file(name):
+        """Return those of a data set of scored pairs, "name" or "name/split", of a file of pairs or of a hub's set."""
+        if names_a_file(name) or name.startswith(HUB):
             return {"file": name}
         dataset, _, split = name.partition("/")
         if dataset not in catalogue.names() or catalogue.entry(dataset).kind != "pairs":

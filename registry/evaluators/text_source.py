@@ -9,6 +9,7 @@ from itertools import islice
 from registry import catalogue
 from registry.catalogue import Source, own_source
 from registry.catalogue.find import own_file
+from registry.catalogue.pairs import ROWS
 from registry.errors import MissingError
 
 
@@ -48,7 +49,7 @@ class TextSource:
 
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split", or "file/split", → content digest of all rows."""
-        return {self.name: f"rows:{self._source.digest}"}
+        return {self.name: ROWS + self._source.digest}
 
     @property
     def name(self) -> str:

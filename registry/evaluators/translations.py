@@ -8,6 +8,7 @@ from pathlib import Path
 
 from registry.catalogue import File, Source
 from registry.catalogue.find import data_folder, own_file
+from registry.catalogue.pairs import ROWS
 from registry.errors import CseError, MissingError
 
 
@@ -42,7 +43,7 @@ class Translations:
 
     def fingerprints(self) -> dict[str, str]:
         """Return "file/column" → digest of its content."""
-        return {f"{self.source.paths[0].name}/{self.source.columns[1]}": f"rows:{self.source.digest}"}
+        return {f"{self.source.paths[0].name}/{self.source.columns[1]}": ROWS + self.source.digest}
 
     @cached_property
     def _table(self) -> dict[str, str]:

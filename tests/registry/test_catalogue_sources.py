@@ -107,6 +107,19 @@ def test_the_source_with_the_known_rows_wins(toy, network, first, second, read, 
     assert network.asked == []
 
 
+def test_a_later_source_that_lies_there_for_another_reason_does_not_stand_in_for_an_earlier_one(toy, network):
+    known = f'sha256 = "{digest_of("a", "b")}"\n'
+    toy("toy", HUB + WEB + TRAIN + known + 'files.hub = ["t.txt"]\nfiles.web = ["t.txt"]\n')
+    network.publish(f"toys/toy@{COMMIT}/t.txt", b"a\nb\n")
+    network.publish("https://example.org/abc/t.txt", b"a\nB\n")
+    network.download(
+        "https://example.org/abc/t.txt", network.downloaded / "addresses" / "example.org" / "abc" / "t.txt"
+    )
+    assert catalogue.find("toy", "train") is None
+    assert texts() == ["a", "b"]
+    assert catalogue.find("toy", "train") is not None
+
+
 def test_a_wrong_number_of_rows_names_the_command(toy, network):
     toy("toy", HUB + TRAIN + 'files.hub = ["t.txt"]\n')
     network.publish(f"toys/toy@{COMMIT}/t.txt", b"a\n")

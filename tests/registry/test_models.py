@@ -1,15 +1,32 @@
 import json
+import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 
 from registry import hub
 from registry.errors import CseError, MissingError, UnknownNameError
-from registry.models import PRETRAINED, digest, load_config, load_model, load_tokenizer, local_names, locate
+from registry.models import (
+    PRETRAINED,
+    complete,
+    digest,
+    find,
+    known,
+    known_models,
+    load_config,
+    load_model,
+    load_tokenizer,
+    local_names,
+    locate,
+    model_state,
+    wanted_files,
+)
 from tests.tiny import tiny_bert
 
 
@@ -20,7 +37,7 @@ def _no_models(monkeypatch):
 
 @pytest.fixture
 def offline(monkeypatch):
-    monkeypatch.setattr(hub, "unreachable", lambda: "the hub does not answer")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
 
 def test_a_directory_is_found(tmp_path):
@@ -175,6 +192,166 @@ def test_the_shipped_german_model_is_an_embedding_layer_only():
 
 def test_shipped_models_stay_small():
     assert sum(file.stat().st_size for file in PRETRAINED.rglob("*") if file.is_file()) < 12e6
+
+
+BERT = ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt"]
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        ([*BERT, "pytorch_model.bin", "tf_model.h5", "onnx/model.onnx", "onnx/config.json", "README.md"], BERT),
+        (["config.json", "pytorch_model.bin", "flax_model.msgpack"], ["config.json", "pytorch_model.bin"]),
+        (
+            ["config.json", "pytorch_model.bin.index.json"] + [f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2)],
+            ["config.json", "pytorch_model.bin.index.json"] + [f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2)],
+        ),
+        (
+            ["model.safetensors.index.json", "model-00001-of-00001.safetensors", "pytorch_model.bin.index.json"],
+            ["model.safetensors.index.json", "model-00001-of-00001.safetensors"],
+        ),
+        (["source.spm", "target.spm", "vocab.json", "pytorch_model.bin"],) * 2,
+        (
+            [
+                "modules.json",
+                "1_Pooling/config.json",
+                "2_Dense/model.safetensors",
+                "2_Dense/pytorch_model.bin",
+                "x/y.json",
+            ],
+            ["modules.json", "1_Pooling/config.json", "2_Dense/model.safetensors"],
+        ),
+        (["model.safetensors", "model.fp16.safetensors", "adapter.safetensors"], ["model.safetensors"]),
+    ],
+)
+def test_what_is_fetched_of_a_repository(names, wanted):
+    assert sorted(wanted_files(names)) == sorted(wanted)
+
+
+def test_a_snapshot_is_complete_with_all_shards_and_a_vocabulary(tmp_path):
+    folder = tiny_bert(tmp_path)
+    assert complete(folder)
+    weights = (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    index = {"weight_map": {"a": weights.name, "b": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert not complete(folder)
+    shutil.copy(weights, folder / "model-00002-of-00002.safetensors")
+    assert complete(folder)
+    for vocabulary in ("tokenizer.json", "vocab.txt"):
+        (folder / vocabulary).unlink(missing_ok=True)
+    assert not complete(folder)
+
+
+def test_every_model_that_recipes_name_is_known():
+    recipes = Path(__file__).parents[2] / "recipes"
+    found = set()
+
+    def walk(value, key=""):
+        if isinstance(value, dict):
+            for name, inside in value.items():
+                walk(inside, name)
+        elif isinstance(value, list):
+            for inside in value:
+                walk(inside, key)
+        elif key in ("model", "generator", "discriminator") and isinstance(value, str):
+            found.add(value)
+
+    for file in recipes.rglob("*.toml"):
+        walk(tomllib.loads(file.read_text(encoding="utf-8")))
+    ours = {name for name in found if name.startswith("mini_")}  # shipped, or below $CSE_MODELS only
+    assert len(found - ours) > 10
+    assert {name for name in found - ours if known(name) is None} == set()
+
+
+def test_the_table_of_models_is_sound():
+    names = [name for about in known_models().values() for name in (about.id, *about.names)]
+    assert len(names) == len(set(names))
+    for about in known_models().values():
+        assert about.licence
+        assert about.revision is None or re.fullmatch("[0-9a-f]{40}", about.revision)
+        assert about.revision or about.note, about.id
+        assert about.tokenizer is None or about.tokenizer in known_models()
+
+
+def test_a_name_under_cse_models_may_be_any_spelling(tmp_path, monkeypatch):
+    tiny_bert(tmp_path, name="bert-base-uncased")
+    monkeypatch.setenv("CSE_MODELS", str(tmp_path))
+    assert locate("google-bert/bert-base-uncased") == locate("bert-base-uncased") == tmp_path / "bert-base-uncased"
+
+
+def test_what_is_not_here_has_a_size_and_a_licence(offline, tmp_path, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    state = model_state("roberta-base")
+    assert (state.path, state.licence, state.missing) == (None, "MIT", ())
+    assert state.bytes == known("FacebookAI/roberta-base").bytes
+    assert state.repository.id == "FacebookAI/roberta-base"
+    assert model_state("mini_en").bytes == 0
+    assert model_state("owner/unknown").bytes is None
+    assert model_state("./nowhere").repository is None
+    assert find("roberta-base") is None
+
+
+@pytest.mark.process
+def test_two_spellings_are_one_download(fake_hub, monkeypatch):
+    first = locate("bert-base-uncased")
+    assert first.name == known("bert-base-uncased").revision
+    fake_hub.log.clear()
+    assert locate("google-bert/bert-base-uncased") == locate("bert-base-uncased") == first
+    assert fake_hub.log == []
+    assert hub.used() == {"model google-bert/bert-base-uncased": first.name}
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert find("bert-base-uncased") == first
+    assert model_state("bert-base-uncased").bytes == 0
+
+
+@pytest.mark.process
+def test_a_revision_may_be_written_behind_the_name(fake_hub):
+    assert locate(f"bert-base-uncased@{'3' * 40}").name == "3" * 40
+    assert hub.used() == {"model google-bert/bert-base-uncased": "3" * 40}
+    with pytest.raises(UnknownNameError, match="has no revision 'v9'"):
+        locate("bert-base-uncased@v9")
+
+
+@pytest.mark.process
+def test_a_cache_under_the_bare_name_is_used_and_a_partial_one_completed(fake_hub):
+    folder = locate("bert-base-chinese")
+    root = folder.parents[1]
+    root.rename(root.with_name("models--bert-base-chinese"))
+    fake_hub.log.clear()
+    found = locate("bert-base-chinese")
+    assert found.parents[1].name == "models--bert-base-chinese"
+    assert fake_hub.log == []
+    (found / "tokenizer.json").unlink()
+    assert find("bert-base-chinese") is None
+    lacking = model_state("bert-base-chinese", ask_hub=True)
+    assert set(lacking.missing) > {"tokenizer.json"}
+    assert (locate("bert-base-chinese") / "tokenizer.json").is_file()
+
+
+@pytest.mark.process
+def test_a_bare_name_that_only_the_cache_knows(fake_hub):
+    folder = locate("stefan-it/albert-large-german-cased")
+    fake_hub.log.clear()
+    assert locate("albert-large-german-cased") == folder
+    assert fake_hub.log == []
+
+
+@pytest.mark.process
+def test_models_that_lack_something_are_completed_by_the_table(fake_hub):
+    assert load_tokenizer("denpa92/bert-base-cantonese").get_vocab() == load_tokenizer("bert-base-chinese").get_vocab()
+    assert load_config("peterchou/simbert-chinese-base").model_type == "bert"
+    assert load_model("peterchou/simbert-chinese-base").config.hidden_size == 192
+    assert len(load_tokenizer("peterchou/simbert-chinese-base")("你好")["input_ids"]) == 4
+
+
+@pytest.mark.process
+@pytest.mark.filterwarnings("ignore:Recommended")
+def test_translators_have_all_their_files(fake_hub):
+    pytest.importorskip("sentencepiece")
+    marian = locate("Helsinki-NLP/opus-mt-en-de")
+    assert {file.name for file in marian.iterdir()} >= {"source.spm", "target.spm", "vocab.json", "pytorch_model.bin"}
+    assert load_tokenizer("opus-mt-en-de")("A dog.")["input_ids"][-1] == 0
+    assert "translation_en_to_de" in load_config("t5-base").task_specific_params
 
 
 def test_importing_checkpoints_is_light(run_python):

@@ -61,11 +61,14 @@ def test_pairs_are_the_same_by_gold_score_and_by_digest():
     series = {"stsb": pairs("stsb", 0, 1.0)}
     other = {"stsb": {**series["stsb"], "gold": gold("stsb")[::-1].tolist()}}
     runs = [("a", series, "d"), ("b", series, "d"), ("c", series, "e"), ("e", other, "d"), ("f", series, "")]
+    runs += [("p", series, "rows:d"), ("q", series, "rows:e")]
     found = kept([*runs, ("g", {}, "d"), ("h", {"stsb": {"singular_values": [1.0]}}, "d")], "stsb", 20)
-    assert list(found) == ["a", "b", "c", "f", "e"]
+    assert list(found) == ["a", "b", "c", "f", "p", "q", "e"]
     assert found["a"].same_pairs(found["b"])
     assert not found["a"].same_pairs(found["c"])
     assert not found["a"].same_pairs(found["e"])
+    assert found["a"].same_pairs(found["p"])  # a digest of a file says nothing of one of rows
+    assert not found["p"].same_pairs(found["q"])
     assert found["a"].same_pairs(found["f"])  # a run that does not say its data's digest has the same gold scores
 
 

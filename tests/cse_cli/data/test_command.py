@@ -55,7 +55,7 @@ def test_list_as_json_is_one_versioned_document(cse, folder):
     document = json.loads(out)
     assert (code, err, document["schema_version"]) == (0, "", 1)
     stsb = next(one for one in document["datasets"] if one["name"] == "stsb")
-    assert (stsb["hub"], stsb["pinned"]) == ("mteb/stsbenchmark-sts@main", False)
+    assert (stsb["hub"], stsb["pinned"]) == ("hf:mteb/stsbenchmark-sts@b0fddb56ed78", True)
     assert {split["name"]: split["where"] for split in stsb["splits"]}["dev"] == "CSE_DATA"
     assert stsb["splits"][1]["path"] == str(folder)
 
@@ -79,7 +79,7 @@ def test_check_names_the_line_that_is_malformed(cse, folder):
     code, out, _ = cse("data", "check", "--json")
     problem = next(one for one in json.loads(out)["splits"] if one["problem"])
     assert code == 2
-    assert f"{folder}:1501: 3 columns where 4 are expected" in problem["problem"]
+    assert f"{folder}:1501: 3 columns where the header has 4" in problem["problem"]
 
 
 def test_check_of_a_named_set_that_is_missing_ends_with_3(cse, folder):

@@ -152,9 +152,9 @@ def test_wrong_sources_are_told_before_anything_is_scored(tmp_path, monkeypatch)
         MutualInformation("a", "b", dataset="stsb", file="x.txt")
     with pytest.raises(MissingError, match=r"no file x\.txt"):
         MutualInformation("a", "b", file="x.txt")
-    (tmp_path / "x.csv").write_text("text\na\n", encoding="utf-8")
-    with pytest.raises(CseError, match=r"x\.csv is no \.txt or \.tsv file"):
-        MutualInformation("a", "b", file="x.csv")
+    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n', encoding="utf-8")
+    with pytest.raises(CseError, match=r"x\.jsonl is no \.txt, \.tsv or \.csv file"):
+        MutualInformation("a", "b", file="x.jsonl")
 
 
 def test_a_file_below_the_data_folder_is_found_and_named(numbers, tmp_path, monkeypatch):
