@@ -11,10 +11,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -22,9 +20,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from registry.errors import CseError, MissingError, UnknownNameError
+from registry import hub_errors
 from registry.paths import write_atomically
-from registry.transfer import TransferError, download, faults, get
+from registry.transfer import Download, TransferError, answers, disk_error, faults, get
 
 Kind = Literal["model", "dataset"]
 
@@ -34,8 +32,7 @@ Patterns = Sequence[str] | Callable[[Sequence[str]], Sequence[str]]
 PATIENCE = 2.5
 """Seconds that `unreachable` waits for the hub's first answer."""
 
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+COMMIT = re.compile(r"[0-9a-f]{40}")
 _TREE_FORMAT = 1
 
 
@@ -47,16 +44,23 @@ class Repository:
         kind: "model" or "dataset".
         id: `owner/name`, or the bare name of an old model.
         revision: Commit (40 hex digits), branch or tag.
+        known_as: Its present name, where `id` is a former one under which older programs kept it in the cache.
     """
 
     kind: Kind
     id: str
     revision: str = "main"
+    known_as: str = ""
 
     @property
     def key(self) -> str:
         """Kind and id, as runs record them beside the commit."""
-        return f"{self.kind} {self.id}"
+        return f"{self.kind} {self.known_as or self.id}"
+
+    @property
+    def noun(self) -> str:
+        """What messages call it."""
+        return "model" if self.kind == "model" else "data set"
 
     @property
     def folder(self) -> Path:
@@ -68,7 +72,9 @@ class Repository:
     @property
     def page(self) -> str:
         """Address of its page."""
-        return f"{_endpoint()}/{'datasets/' if self.kind == 'dataset' else ''}{self.id}"
+        from huggingface_hub import constants
+
+        return f"{constants.ENDPOINT}/{'datasets/' if self.kind == 'dataset' else ''}{self.id}"
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ def commit_of(repository: Repository) -> str | None:
     """Return the commit, as far as it is known without the network."""
     if (pin := _pins.get(repository.key)) is not None:
         return pin
-    if _COMMIT.fullmatch(repository.revision):
+    if COMMIT.fullmatch(repository.revision):
         return repository.revision
     try:
         return (repository.folder / "refs" / repository.revision).read_text(encoding="utf-8").strip() or None
@@ -138,13 +144,21 @@ def resolve(repository: Repository, *, hint: str = "") -> Repository:
         UnknownNameError: The hub has no such repository or revision.
         MissingError: The hub does not answer, or refuses.
     """
-    _check_name(repository, hint)
+    hub_errors.check_name(repository, hint)
     if (commit := commit_of(repository)) is not None:
         return replace(repository, revision=commit)
-    about = _ask(repository, f"revision/{quote(repository.revision, safe='')}", hint).json()
-    found = replace(repository, id=about["id"], revision=about["sha"])
-    write_atomically(found.folder / "refs" / repository.revision, found.revision)
-    return found
+    return _newest(repository, hint)
+
+
+def _newest(repository: Repository, hint: str) -> Repository:
+    """Ask the hub which commit a branch or tag has now, and keep the answer."""
+    with hub_errors.not_a_hub(repository):
+        about = _ask(repository, f"revision/{quote(repository.revision, safe='')}", hint).json()
+        found = replace(repository, id=about["id"], revision=about["sha"])
+    _keep(found.folder / "refs" / repository.revision, found.revision)
+    return replace(
+        found, revision=_pins.get(found.key, found.revision)
+    )  # the name that was asked for may be a former one
 
 
 # --- what a repository has --------------------------------------------------------------------------------------------
@@ -175,23 +189,22 @@ def missing_files(repository: Repository, patterns: Patterns) -> list[RemoteFile
 
 def _listing(repository: Repository, hint: str = "") -> list[RemoteFile]:
     """Ask the hub for all files, page after page, and keep them in the format of huggingface_hub's own listings."""
-    answer = _ask(repository, f"tree/{repository.revision}?recursive=true&expand=false", hint)
-    rows: list[dict[str, Any]] = answer.json()
-    while (following := answer.links.get("next", {}).get("url")) is not None:
-        answer = _get(repository, following, hint)
-        rows += answer.json()
-    files = {}
-    for row in rows:
-        if row["type"] == "file":
-            lfs = row.get("lfs") or {}
-            files[row["path"]] = {"size": row["size"], "blob_id": row["oid"]}
-            if lfs:
-                files[row["path"]] |= {"lfs_sha256": lfs["oid"], "lfs_size": lfs["size"]}
-            if row.get("xetHash"):
-                files[row["path"]]["xet_hash"] = row["xetHash"]
+    files: dict[str, dict[str, Any]] = {}
+    with hub_errors.not_a_hub(repository):
+        answer = _ask(repository, f"tree/{repository.revision}?recursive=true&expand=false", hint)
+        rows: list[dict[str, Any]] = answer.json()
+        while (following := answer.links.get("next", {}).get("url")) is not None:
+            answer = _get(repository, following, hint)
+            rows += answer.json()
+        for row in rows:
+            if row["type"] == "file":
+                lfs, xet = row.get("lfs"), row.get("xetHash")
+                files[row["path"]] = {"size": row["size"], "blob_id": row["oid"]}
+                files[row["path"]] |= {"lfs_sha256": lfs["oid"], "lfs_size": lfs["size"]} if lfs else {}
+                files[row["path"]] |= {"xet_hash": xet} if xet else {}
     document = {"format_version": _TREE_FORMAT, "files": dict(sorted(files.items()))}
-    write_atomically(_listing_place(repository), json.dumps(document, indent=1))
-    return [_remote_file(name, about) for name, about in document["files"].items()]  # type: ignore[attr-defined]
+    _keep(_listing_place(repository), json.dumps(document, indent=1))
+    return [_remote_file(name, about) for name, about in sorted(files.items())]
 
 
 def _kept_listing(repository: Repository) -> list[RemoteFile] | None:
@@ -202,6 +215,12 @@ def _kept_listing(repository: Repository) -> list[RemoteFile] | None:
         return [_remote_file(name, about) for name, about in document["files"].items()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _keep(place: Path, content: str) -> None:
+    """Write a note that saves a request later; a cache that may only be read goes without."""
+    with suppress(OSError):
+        write_atomically(place, content)
 
 
 def _remote_file(name: str, about: Mapping[str, Any]) -> RemoteFile:
@@ -221,10 +240,11 @@ def _chosen(files: Sequence[RemoteFile], patterns: Patterns) -> list[RemoteFile]
 def _select(names: Sequence[str], patterns: Patterns) -> Sequence[str]:
     if callable(patterns):
         return patterns(names)
-    return [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
+    return [name for name in names if any(matches(name, pattern) for pattern in patterns)]
 
 
-def _matches(name: str, pattern: str) -> bool:
+def matches(name: str, pattern: str) -> bool:
+    """Whether a pattern means a file: `*`, `?` and `[…]` stay inside one part of its path."""
     if name == pattern:
         return True
     parts, wanted = name.split("/"), pattern.split("/")
@@ -261,7 +281,7 @@ def cached(
     else:
         names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
         there = bool(_select(names, patterns)) and (
-            callable(patterns) or all(any(_matches(name, pattern) for name in names) for pattern in patterns)
+            callable(patterns) or all(any(matches(name, pattern) for name in names) for pattern in patterns)
         )
     if there:
         _used[repository.key] = commit
@@ -292,18 +312,20 @@ def fetch(
         MissingError: The hub does not answer, or refuses.
         DiskError: The cache cannot be written.
     """
-    _check_name(repository, hint)
+    hub_errors.check_name(repository, hint)
     if not force and (folder := cached(repository, patterns, complete=complete)) is not None:
         return folder
-    if force:
-        repository = _looked_up_anew(repository, hint)
-    repository = resolve(repository, hint=hint)
+    fixed = repository.key in _pins or COMMIT.fullmatch(repository.revision)
+    repository = _newest(repository, hint) if force and not fixed else resolve(repository, hint=hint)
     listing = _listing(repository, hint) if force else remote_files(repository, hint=hint)
     chosen = _chosen(listing, patterns)
     if not chosen or not _all_found(listing, patterns):
-        raise _no_such_files(repository, listing, patterns)
-    for file in chosen:
-        _place(repository, file, force, hint, repair)
+        raise hub_errors.no_such_files(repository, [file.name for file in listing], patterns)
+    try:
+        for file in chosen:
+            _place(repository, file, force, hint, repair)
+    except OSError as error:
+        raise disk_error(repository.folder, error) from error
     _used[repository.key] = repository.revision
     return _snapshot(repository)
 
@@ -318,7 +340,7 @@ def repositories(kind: Kind = "model") -> list[str]:
 
 def _all_found(listing: Sequence[RemoteFile], patterns: Patterns) -> bool:
     """Whether every pattern has a file."""
-    return callable(patterns) or all(any(_matches(file.name, pattern) for file in listing) for pattern in patterns)
+    return callable(patterns) or all(any(matches(file.name, pattern) for file in listing) for pattern in patterns)
 
 
 def _snapshot(repository: Repository) -> Path:
@@ -332,43 +354,33 @@ def _is_there(repository: Repository, file: RemoteFile) -> bool:
         return False
 
 
-def _looked_up_anew(repository: Repository, hint: str) -> Repository:
-    """Return the repository with the commit that the hub has now for its branch, unless the commit is given."""
-    if repository.key in _pins or _COMMIT.fullmatch(repository.revision):
-        return repository
-    about = _ask(repository, f"revision/{quote(repository.revision, safe='')}", hint).json()
-    found = replace(repository, id=about["id"], revision=about["sha"])
-    write_atomically(found.folder / "refs" / repository.revision, found.revision)
-    return found
-
-
 def _place(repository: Repository, file: RemoteFile, force: bool, hint: str, repair: str) -> None:
     """Put one file into the snapshot, as a link to its blob."""
     place = _snapshot(repository) / file.name
     blob = repository.folder / "blobs" / file.blob
     digests = (file.size, file.sha256, None if file.sha256 else file.git_sha1)
-    for path in (place, blob):
+    for path in (blob, place):
         # Another length than announced cannot be right; reading all bytes is done where it is asked for.
         if path.is_file() and (path.stat().st_size != file.size or (force and faults(path, *digests))):
             path.unlink()
+        if place.is_symlink():
+            break  # to the same blob
     if place.is_file():
         return
     if not blob.is_file():
         blob.unlink(missing_ok=True)  # a link to nothing
         try:
-            download(
-                _address(repository, file.name),
+            Download(
+                f"{repository.page}/resolve/{repository.revision}/{quote(file.name)}",
                 blob,
-                size=digests[0],
-                sha256=digests[1],
-                git_sha1=digests[2],
+                *digests,
                 headers=_headers(),
                 label=f"{repository.id}/{file.name}",
                 repair=repair,
                 lock=repository.folder.parent / ".locks" / repository.folder.name / f"{file.blob}.lock",
-            )
+            ).run()
         except TransferError as error:
-            raise _explained(repository, error, hint) from error
+            raise hub_errors.explained(repository, error, hint) from error
     _link(blob, place)
 
 
@@ -379,7 +391,7 @@ def _link(blob: Path, place: Path) -> None:
     try:
         draft.symlink_to(os.path.relpath(blob, place.parent))
     except OSError:
-        shutil.copyfile(blob, draft)
+        blob.replace(draft)
     draft.replace(place)
 
 
@@ -389,136 +401,34 @@ def _link(blob: Path, place: Path) -> None:
 @cache
 def unreachable() -> str | None:
     """Return why the hub cannot be used from here, or None; asked once a process, within `PATIENCE` seconds."""
-    from huggingface_hub import constants, get_session
+    from huggingface_hub import constants
 
     if constants.is_offline_mode():
         return "HF_HUB_OFFLINE forbids asking the hub"
-    answers: list[Any] = []
-
-    def ask() -> None:
-        try:
-            answers.append(get_session().head(constants.ENDPOINT, timeout=PATIENCE))
-        except Exception as error:  # whatever the network does, it means the same here
-            answers.append(error)
-
-    # A thread, because resolving a host name obeys no time limit.
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(PATIENCE)
-    if not answers or isinstance(answers[0], Exception):
+    if not answers(constants.ENDPOINT, PATIENCE):
         return f"the hub at {constants.ENDPOINT} does not answer"
     return None
 
 
-def _endpoint() -> str:
-    from huggingface_hub import constants
-
-    return constants.ENDPOINT
-
-
 def _headers() -> dict[str, str]:
-    """Return user agent and token; the client drops the token where a request is redirected to another host."""
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+    """Return user agent and token; the client drops the token where a request is redirected to another host.
 
-    return dict(build_hf_headers(library_name="cse"))
+    Not `build_hf_headers`: that one asks the hub for a list of agents first, and waits three seconds for it.
+    """
+    from huggingface_hub import __version__, constants, get_token
+
+    token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+    return {"User-Agent": f"cse; hf_hub/{__version__}"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
 
 def _ask(repository: Repository, question: str, hint: str) -> Any:
-    return _get(repository, f"{_endpoint()}/api/{repository.kind}s/{repository.id}/{question}", hint)
+    from huggingface_hub import constants
+
+    return _get(repository, f"{constants.ENDPOINT}/api/{repository.kind}s/{repository.id}/{question}", hint)
 
 
 def _get(repository: Repository, address: str, hint: str) -> Any:
     try:
         return get(address, headers=_headers(), label=repository.key)
     except TransferError as error:
-        raise _explained(repository, error, hint) from error
-
-
-def _address(repository: Repository, name: str) -> str:
-    return f"{repository.page}/resolve/{repository.revision}/{quote(name)}"
-
-
-# --- messages ---------------------------------------------------------------------------------------------------------
-
-
-def _check_name(repository: Repository, hint: str) -> None:
-    name = repository.id
-    if not _REPOSITORY.fullmatch(name) or "--" in name or ".." in name or name.endswith((".", "-", ".git")):
-        raise UnknownNameError(f"{name!r} is no {_noun(repository)} name.{hint}", _ways_out(repository))
-
-
-def _explained(repository: Repository, error: TransferError, hint: str) -> CseError:
-    """Return what a refusal means to a user, and what can be done."""
-    what = f"{_noun(repository)} {repository.id!r}"
-    if error.code == "GatedRepo":
-        return MissingError(
-            f"{what} is gated: its owners want its terms accepted first",
-            f"accept them on {repository.page}, then `hf auth login` on this machine",
-        )
-    if error.code == "RevisionNotFound":
-        return UnknownNameError(
-            f"{what} has no revision {repository.revision!r}",
-            f"leave the revision out, or take one of {repository.page}/commits/main",
-        )
-    if error.code == "RepoNotFound" or error.status == 401:
-        return UnknownNameError(
-            f"the hub has no {what}, or it is private.{hint}",
-            f"`hf auth login` if it is yours, else {_ways_out(repository)}",
-        )
-    file = error.label.removeprefix(f"{repository.id}/")
-    part = f", file {file}," if file != error.label else ""
-    if error.status == 403:
-        return MissingError(
-            f"the hub refuses {what}{part} with {error.reason}",
-            f"`hf auth login` with a token that may read it, and accept its terms on {repository.page}",
-        )
-    if error.status == 404:
-        return MissingError(
-            f"the hub has not all of {what}{part} and says {error.reason}", f"see {repository.page}/tree/main"
-        )
-    message = f"{what}{part} is not on this machine and could not be fetched: {error.reason}.{hint}"
-    if "wrong bytes" in error.reason:
-        return MissingError(message, error.next_action)
-    if others := _other_commits(repository):
-        return MissingError(
-            f"{message} The cache has it at another commit than {repository.revision}.",
-            f"name that one, `{repository.id}@{others[0]}`, or {_ways_out(repository)}",
-        )
-    return MissingError(message, _ways_out(repository))
-
-
-def _other_commits(repository: Repository) -> list[str]:
-    folders = (repository.folder / "snapshots").glob("*/")
-    return sorted(folder.name for folder in folders if folder.name != repository.revision and any(folder.iterdir()))
-
-
-def _no_such_files(repository: Repository, listing: Sequence[RemoteFile], patterns: Patterns) -> MissingError:
-    names = [file.name for file in listing]
-    if callable(patterns):
-        wanted = "any of the files that are needed"
-    else:
-        lacking = [pattern for pattern in patterns if not any(_matches(name, pattern) for name in names)]
-        wanted = "a file " + ", ".join(lacking)
-    shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-    return MissingError(
-        f"{_noun(repository)} {repository.id!r} at {repository.revision[:12]} has not {wanted}; it has {shown}",
-        f"look at {repository.page}/tree/{repository.revision}",
-    )
-
-
-def _noun(repository: Repository) -> str:
-    return "model" if repository.kind == "model" else "data set"
-
-
-def _ways_out(repository: Repository) -> str:
-    asked = f" --revision {repository.revision}" if _COMMIT.fullmatch(repository.revision) else ""
-    if repository.kind == "dataset":
-        asked += " --repo-type dataset"
-        own = "put the files below a folder that $CSE_DATA names"
-    else:
-        own = f"set model to a directory, or $CSE_MODELS to a folder that holds {repository.id!r}"
-    return (
-        f"one of: (1) {own}; "
-        f"(2) run `hf download {repository.id}{asked}` on a connected machine and copy its cache; "
-        "(3) set HF_ENDPOINT to a mirror you can reach"
-    )
+        raise hub_errors.explained(repository, error, hint) from error

@@ -225,7 +225,7 @@ def _repositories(model: str) -> list[Repository]:
     revision = asked or (about.revision if about is not None and about.revision else "main")
     if about is not None:
         # Older programs kept what they fetched under the bare name that was asked for.
-        return [Repository("model", id, revision) for id in (about.id, *about.names)]
+        return [Repository("model", id, revision, about.id) for id in (about.id, *about.names)]
     if "/" in name:
         return [Repository("model", name, revision)]
     same = [id for id in hub.repositories() if id.rpartition("/")[2] == name]

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -193,6 +194,17 @@ def get(url: str, *, headers: Mapping[str, str] | None = None, label: str = "") 
         retries.pause(failure, wanted, 0, None)
 
 
+def answers(url: str, seconds: float) -> bool:
+    """Whether anything comes back from an address in time, be it a refusal; tried once."""
+    import httpx2
+
+    try:
+        _open(url, {}, seconds).close()
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
+        return False
+    return True
+
+
 def _open(url: str, headers: Mapping[str, str], seconds: float) -> httpx2.Response:
     """Send a GET request and return the answer as soon as its head is there, after redirects, within `seconds`."""
     import httpx2
@@ -269,46 +281,12 @@ def download(
     *,
     size: int | None = None,
     sha256: str | None = None,
-    git_sha1: str | None = None,
     headers: Mapping[str, str] | None = None,
     label: str = "",
     repair: str = "",
-    lock: Path | None = None,
 ) -> None:
-    """Fetch one file, unless another process has put it there meanwhile.
-
-    Bytes go to `target` + ".part", which a later call continues, also after a kill; the file gets its name when it is
-    complete and its checksum is right. Wrong bytes are thrown away and fetched once more from the start.
-
-    Args:
-        url: Address.
-        target: Where the file goes; its folder is made.
-        size: Bytes, where known.
-        sha256: Hex digest, where known.
-        git_sha1: Digest of the file as a git blob, for files of the hub that have no SHA-256.
-        headers: Sent to the host of `url` only as far as `Authorization` is concerned.
-        label: Name of the file in messages and progress.
-        repair: Command that fetches the file anew, for messages.
-        lock: File that keeps other processes from fetching the same; left out, `target` + ".lock", removed afterwards.
-
-    Raises:
-        TransferError: Refused, silent, or wrong twice.
-        DiskError: No room, or no permission.
-    """
-    from filelock import FileLock
-
-    label = label or target.name
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        place = lock or target.with_name(target.name + ".lock")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _held(FileLock(place), label):
-            if not target.exists():
-                _Download(url, target, size, sha256, git_sha1, dict(headers or {}), label, repair).run()
-            if lock is None:
-                place.unlink(missing_ok=True)
-    except OSError as error:
-        raise _disk_error(target, error) from error
+    """Fetch one file, unless another process has put it there meanwhile; as `Download`, which names the arguments."""
+    Download(url, target, size, sha256, headers=headers or {}, label=label, repair=repair).run()
 
 
 def checksum(path: Path, *, git: bool = False) -> str:
@@ -349,37 +327,73 @@ def _held(lock: Any, label: str) -> Iterator[None]:
         lock.release()
 
 
-class _Download:
-    """Fetching of one file, under its lock."""
+@dataclass
+class Download:
+    """Fetching of one file.
 
-    def __init__(
-        self,
-        url: str,
-        target: Path,
-        size: int | None,
-        sha256: str | None,
-        git_sha1: str | None,
-        headers: dict[str, str],
-        label: str,
-        repair: str,
-    ) -> None:
-        self.url, self.target, self.headers, self.label, self.repair = url, target, headers, label, repair
-        self.size, self.sha256, self.git_sha1 = size, sha256, git_sha1
-        self.part = target.with_name(target.name + ".part")
-        self.furthest = 0  # bytes: a server that sends the same beginning again and again gets no further
-        self.told = 0.0
+    Bytes go to `target` + ".part", which a later call continues, also after a kill; the file gets its name when it is
+    complete and its checksum is right. Wrong bytes are thrown away and fetched once more from the start.
+
+    Attributes:
+        url: Address.
+        target: Where the file goes; its folder is made.
+        size: Bytes, where known.
+        sha256: Hex digest, where known.
+        git_sha1: Digest of the file as a git blob, for files of the hub that have no SHA-256.
+        headers: Sent along; `Authorization` to the host of `url` only.
+        label: Name of the file in messages and progress.
+        repair: Command that fetches the file anew, for messages.
+        lock: File that keeps other processes from fetching the same; left out, `target` + ".lock", removed afterwards.
+    """
+
+    url: str
+    target: Path
+    size: int | None = None
+    sha256: str | None = None
+    git_sha1: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    label: str = ""
+    repair: str = ""
+    lock: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.label = self.label or self.target.name
+        self._part = self.target.with_name(self.target.name + ".part")
+        self._furthest = 0  # bytes: a server that sends the same beginning again and again gets no further
+        self._told = 0.0
 
     def run(self) -> None:
+        """Fetch the file, unless it is there by the time this process may.
+
+        Raises:
+            TransferError: Refused, silent, or wrong twice.
+            DiskError: No room, or no permission.
+        """
+        from filelock import FileLock
+
+        place = self.lock or self.target.with_name(self.target.name + ".lock")
+        try:
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with _held(FileLock(place), self.label):
+                if not self.target.exists():
+                    self._fetch()
+                if self.lock is None:
+                    place.unlink(missing_ok=True)
+        except OSError as error:
+            raise disk_error(self.target, error) from error
+
+    def _fetch(self) -> None:
         if self.sha256 is None and self.git_sha1 is None:
-            self.part.unlink(missing_ok=True)  # nothing would tell whether an old part belongs to the same file
+            self._part.unlink(missing_ok=True)  # nothing would tell whether an old part belongs to the same file
         for last in (False, True):
             self._fill()
-            wrong = faults(self.part, self.size, self.sha256, self.git_sha1)
+            wrong = faults(self._part, self.size, self.sha256, self.git_sha1)
             if wrong is None:
-                self.part.replace(self.target)
+                self._part.replace(self.target)
                 return
-            self.part.unlink()
-            self.furthest = 0
+            self._part.unlink()
+            self._furthest = 0
             if not last:
                 _tell(self.label, 0, self.size, f"wrong bytes, fetched anew: {wrong}")
         error = TransferError(self.label, f"twice with wrong bytes: {wrong}")
@@ -403,7 +417,7 @@ class _Download:
                             return
                         failure = TransferError(self.label, f"the answer has not the {self.size} bytes of the file")
                     elif response.status_code == 416 and before:
-                        self.part.unlink()  # longer than the file is now
+                        self._part.unlink()  # longer than the file is now
                         failure = _refusal(self.label, response)
                     else:
                         wanted, failure = _retry_after(response), _refusal(self.label, response)
@@ -416,16 +430,16 @@ class _Download:
     def _done(self) -> int | None:
         """Return the bytes that are there; a part that is too long, or empty, is removed."""
         try:
-            found = self.part.stat().st_size
+            found = self._part.stat().st_size
         except FileNotFoundError:
             return None
         if self.size is not None and (found > self.size or found == 0 < self.size):
-            self.part.unlink()
+            self._part.unlink()
             return None
         return found
 
     def _asking(self, start: int) -> dict[str, str]:
-        return self.headers | ({"Range": f"bytes={start}-"} if start else {})
+        return {**self.headers, **({"Range": f"bytes={start}-"} if start else {})}
 
     def _append(self, response: httpx2.Response, start: int, retries: _Retries) -> None:
         """Write an answer's body behind the `start` bytes that are there, or in their place if it is the whole file."""
@@ -434,28 +448,29 @@ class _Download:
         )
         done = start if continued else 0
         self._check_room(response, done)
-        with self.part.open("ab" if continued else "wb") as file:
+        with self._part.open("ab" if continued else "wb") as file:
             for block in response.iter_bytes():
                 file.write(block)
                 done += len(block)
-                if done > self.furthest:
-                    self.furthest = done
+                if done > self._furthest:
+                    self._furthest = done
                     retries.advanced()
                 if self.size is not None and done > self.size:
                     return  # longer than announced: the checks name it
-                if (now := time.monotonic()) - self.told > _TELL_EVERY:
-                    self.told = now
+                if (now := time.monotonic()) - self._told > _TELL_EVERY:
+                    self._told = now
                     _tell(self.label, done, self.size)
         _tell(self.label, done, self.size)
 
     def _check_room(self, response: httpx2.Response, done: int) -> None:
         length = response.headers.get("Content-Length", "")
         needed = self.size - done if self.size is not None else int(length) if length.isdigit() else 0
-        if needed > shutil.disk_usage(self.part.parent).free:
+        if needed > shutil.disk_usage(self._part.parent).free:
             raise OSError(errno.ENOSPC, f"{needed / 1e6:.0f} MB more are needed")
 
 
-def _disk_error(target: Path, error: OSError) -> DiskError:
+def disk_error(target: Path, error: OSError) -> DiskError:
+    """Return what to say where a file could not be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskError(
             f"no room on the disk for {target}: {error.strerror}",

@@ -20,6 +20,7 @@ Faults are rules, the first match wins; POST them as a JSON list to /_faults, GE
     {"match": "...", "truncate": 1000}        # a whole answer that is shorter, its Content-Length too
     {"match": "...", "rate": 50000}           # bytes a second
     {"match": "...", "gated": true}           # 401 with X-Error-Code: GatedRepo
+    {"match": "...", "body": "<html>"}        # 200 and something else
 """
 
 from __future__ import annotations
@@ -234,7 +235,9 @@ class Handler(BaseHTTPRequestHandler):
             self.error(401, "Access to model is restricted.", {"X-Error-Code": "GatedRepo"})
         elif "status" in rule:
             self.error(rule["status"], "made to fail", rule.get("headers", {}))
-        return bool({"hang", "gated", "status"} & set(rule))
+        elif "body" in rule:
+            self.answer(200, rule["body"].encode())
+        return bool({"hang", "gated", "status", "body"} & set(rule))
 
     def serve(self, method: str, path: str, query: str, rule: Fault) -> None:
         if path == "/":

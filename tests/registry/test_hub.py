@@ -14,6 +14,7 @@ from huggingface_hub import constants, snapshot_download
 from registry import hub, transfer
 from registry.errors import MissingError, UnknownNameError
 from registry.hub import Repository
+from registry.transfer import DiskError
 from tests.fake_hub import server
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
@@ -196,6 +197,7 @@ def test_a_damaged_listing_is_asked_for_again(remote):
 def test_the_token_goes_to_the_hub_alone(remote, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     hub.fetch(ROWS, ["train.bin"])
+    assert len(remote.log) == 4  # revision, tree, resolve, the file
     assert asked(remote, "/cdn/")
     assert all("authorised" in line for line in asked(remote) if "/cdn/" not in line)
     assert not any("authorised" in line for line in asked(remote, "/cdn/"))
@@ -219,11 +221,11 @@ BYTES = [
         "cse data download --force rows",
     ),
 ]
-CASES = [(where, *case) for where in ("/resolve/", "/api/.*/revision", "/tree/") for case in ANSWERS]
-CASES += [("/resolve/", *case) for case in BYTES]
+REFUSALS = [(where, *case) for where in ("/resolve/", "/api/.*/revision", "/tree/") for case in ANSWERS]
+REFUSALS += [("/resolve/", *case) for case in BYTES]
 
 
-@pytest.mark.parametrize(("where", "rule", "kind", "code", "said", "advice"), CASES, ids=str)
+@pytest.mark.parametrize(("where", "rule", "kind", "code", "said", "advice"), REFUSALS, ids=str)
 def test_every_refusal_is_one_message(remote, where, rule, kind, code, said, advice):
     remote.fail({"match": where, **rule})
     with pytest.raises(kind, match=said) as caught:
@@ -256,6 +258,46 @@ def test_a_file_system_without_links_has_copies(remote, monkeypatch):
     assert (folder / "test.tsv").read_bytes() == b"a\tb\n"
 
 
+HTML = "<html>Please log in"
+CASES = [("/revision/", answer) for answer in (HTML, "[]", '{"id": 1}')]
+CASES += [("/tree/", answer) for answer in (HTML, "[1]", '[{"type": "file"}]')]
+
+
+@pytest.mark.parametrize(("where", "answer"), CASES)
+def test_a_network_that_wants_a_login_is_no_hub(remote, where, answer):
+    remote.fail({"match": where, "body": answer})
+    with pytest.raises(MissingError, match="is no model hub"):
+        hub.fetch(ROWS, ["x"])
+
+
+def test_a_cache_that_cannot_be_written_is_one_message(remote, monkeypatch):
+    def refuse(self, *_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(DiskError, match="Permission denied"):
+        hub.fetch(ROWS, ["test.tsv"])
+
+
+def test_a_former_name_is_recorded_under_the_present_one(remote):
+    present = hub.fetch(Repository("model", "new/name"), ["config.json"])
+    root = present.parents[1]
+    root.rename(root.with_name("models--old-name"))
+    hub.forget()
+    former = Repository("model", "old-name", known_as="new/name")
+    assert hub.fetch(former, ["config.json"]).name == present.name
+    assert hub.used() == {"model new/name": present.name}
+    with hub.pinned({"model new/name": OTHER}):
+        assert hub.commit_of(former) == OTHER
+        assert hub.fetch(Repository("model", "old-name"), ["config.json"]).name in (OTHER, present.name)
+
+
+def test_the_commit_of_the_run_holds_for_a_former_name_too(remote):
+    with hub.pinned({"model new/name": OTHER}):
+        assert hub.fetch(Repository("model", "old-name"), ["config.json"]).name == OTHER
+    assert hub.used() == {"model new/name": OTHER}
+
+
 @pytest.mark.parametrize(
     ("name", "pattern", "same"),
     [
@@ -268,7 +310,7 @@ def test_a_file_system_without_links_has_copies(remote, monkeypatch):
     ],
 )
 def test_patterns(name, pattern, same):
-    assert hub._matches(name, pattern) is same
+    assert hub.matches(name, pattern) is same
 
 
 CODE = """
