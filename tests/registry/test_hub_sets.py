@@ -1,4 +1,4 @@
-"""Data sets of the hub by name: which files belong to a split, and what their rows are. No network: a cache made here."""
+"""Data sets of the hub by name: which files belong to a split, and their rows, from a cache that is made here."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """A cache of the hub, empty; with no hub to be asked."""
+    """A cache of the hub, empty, and no hub to be asked."""
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(hub, "download", lambda *_, **__: pytest.fail("downloads"))
-    monkeypatch.setattr(hub, "get", lambda *_, **__: pytest.fail("asks the hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     return tmp_path / "hub"
 
 
@@ -109,10 +108,23 @@ def test_the_card_says_which_files_belong_to_a_split():
     assert open_hub_set("hf:me/sentences:small", "dev")["sentence"][:] == ["d"]
 
 
+def test_settings_of_the_card_reach_the_builder(cache):
+    card = b"---\nconfigs:\n- config_name: tables\n  sep: '|'\n  data_files: all.csv\n---\n"
+    repository(cache, "me/tables", {"README.md": card, "all.csv": b"sentence|score\nx, y|1\n"})
+    assert HubSet.parse("hf:me/tables").files("train").options == {"sep": "|"}
+    assert open_hub_set("hf:me/tables:tables", "train").to_dict() == {"sentence": ["x, y"], "score": [1]}
+
+
 @pytest.mark.usefixtures("described")
-def test_settings_of_the_card_reach_the_builder():
-    assert HubSet.parse("hf:me/sentences:tables").files("train").options == {"sep": "|"}
-    assert open_hub_set("hf:me/sentences:tables", "train").to_dict() == {"sentence": ["x, y"], "score": [1]}
+def test_a_repository_of_several_formats_is_refused_rather_than_misread():
+    with pytest.raises(CseError, match=r"reads the whole repository as parquet, but tables/all\.csv is of another"):
+        HubSet.parse("hf:me/sentences:tables").files("train")
+
+
+def test_a_damaged_file_is_told(cache):
+    repository(cache, "me/damaged", {"train.parquet": b"PAR1 and nothing"})
+    with pytest.raises(CseError, match="'hf:me/damaged' cannot be read: Parquet magic bytes"):
+        open_hub_set("hf:me/damaged", "train")
 
 
 @pytest.mark.usefixtures("described")
@@ -120,7 +132,7 @@ def test_unknown_splits_and_configurations_have_a_nearest():
     with pytest.raises(UnknownNameError, match="has no split 'test'") as caught:
         HubSet.parse("hf:me/sentences").files("test")
     assert "its splits are train, dev" in str(caught.value)
-    with pytest.raises(UnknownNameError, match="no configuration 'smal'.*Did you mean 'small'"):
+    with pytest.raises(UnknownNameError, match=r"no configuration 'smal'.*Did you mean 'small'"):
         HubSet.parse("hf:me/sentences:smal").files("train")
 
 
@@ -182,10 +194,7 @@ def test_a_hub_set_is_training_text():
     assert "dataset me/sentences" in hub.used()
 
 
-def test_a_missing_repository_is_told(cache, monkeypatch):
-    def refused(*_, **__):
-        raise MissingError("the hub does not answer", "try again")
-
-    monkeypatch.setattr(hub, "_ask", refused)
-    with pytest.raises(MissingError, match="does not answer"):
+@pytest.mark.usefixtures("cache")
+def test_a_missing_repository_is_told():
+    with pytest.raises(MissingError, match="HF_HUB_OFFLINE"):
         open_hub_set("hf:me/nowhere", "train")
