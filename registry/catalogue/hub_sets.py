@@ -145,8 +145,8 @@ class HubSet:
         ]
         if odd:
             raise CseError(
-                f"data set '{self}', split '{split}': `datasets` reads the whole repository as {builder}, but {odd[0]} is "
-                "of another format",
+                f"data set '{self}', split '{split}': `datasets` reads the whole repository as {builder}, "
+                f"but {odd[0]} is of another format",
                 "download its files, and name them as `file`",
             )
         return builder, options, splits[split]

