@@ -23,7 +23,6 @@ _BUILDERS = {
     ".json": "json",
     ".parquet": "parquet",
 }
-BLANK = r"^\s*$"
 
 
 def text_format(path: Path | str) -> str | None:
@@ -161,7 +160,7 @@ class TextFiles:
         elif self.headed and place.first is None:  # in a stream nobody knows where a file begins
             lines = lines.filter(pc.not_equal(lines, "\t".join(self.header)))
         lists = pc.split_pattern(lines, "\t")
-        blank = pc.match_substring_regex(lines, BLANK)
+        blank = _blank(lines)
         wrong = pc.and_(pc.not_equal(pc.list_value_length(lists), len(self.header)), pc.invert(blank))
         if (index := pc.index(wrong, True).as_py()) >= 0:
             found = len(lists[index])
@@ -228,9 +227,16 @@ def without_blanks(table: Any) -> Any:
 
     blank = None
     for column in table.columns:
-        found = pc.match_substring_regex(column, BLANK)
+        found = _blank(column)
         blank = found if blank is None else pc.or_(blank, found)
     return table if blank is None or not pc.any(blank).as_py() else table.filter(pc.invert(blank))
+
+
+def _blank(cells: Any) -> Any:
+    """Return which cells are empty, or nothing but white space."""
+    import pyarrow.compute as pc
+
+    return pc.equal(pc.utf8_trim_whitespace(cells), "")
 
 
 def as_tables(rows: Iterable[Sequence[str]], columns: Sequence[str]) -> Iterator[Any]:

@@ -107,7 +107,8 @@ def tokenise(
     """
     key = "\n".join((VERSION, digest, vocabulary.fingerprint, str(max_length)))
     folder = home.cache() / "tokens" / hashlib.sha256(key.encode()).hexdigest()[:32]
-    shards = [_Shard(folder, start, min(start + SHARD, rows)) for start in range(0, rows, SHARD)]
+    starts = range(0, rows, SHARD)
+    shards = [_Shard(folder, number, start, min(start + SHARD, rows)) for number, start in enumerate(starts)]
     try:
         opened = [shard.opened() for shard in shards]
         if None in opened:
@@ -141,12 +142,13 @@ class _Shard:
     """The file of some rows; full ones are shared by all lengths that a text is cut to."""
 
     folder: Path
+    number: int
     start: int
     stop: int
 
     @property
     def path(self) -> Path:
-        return self.folder / f"{self.start // SHARD:05}-{self.stop - self.start}.arrow"
+        return self.folder / f"{self.number:05}-{self.stop - self.start}.arrow"
 
     def opened(self) -> Any:
         """Return its rows, or None if it is missing or damaged."""
@@ -188,7 +190,7 @@ class _Column:
             features=datasets.Features({"ids": datasets.List(datasets.Value("int32"))}),
             cache_file_name=str(shard.path),
             load_from_cache_file=False,
-            new_fingerprint=f"{shard.folder.name}{shard.start}",
+            new_fingerprint=f"{shard.folder.name}{shard.number}",
         )
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from registry import hub
-from registry.errors import CseError, MissingError, UnknownNameError, suggestion
+from registry.errors import CseError, UnknownNameError, suggestion
 
 _NAME = re.compile(r"hf:(?P<id>[\w.-]+/[\w.-]+)(:(?P<config>[^@\s]+))?(@(?P<revision>[^\s@:]+))?")
 _OWN = {"name", "version", "data_dir", "data_files", "description"}
 """Settings of a builder's configuration that are no options of its own."""
+
+_SUFFIXES = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".tsv": "csv", ".txt": "text"}
 
 BUILDERS = ("parquet", "json", "csv", "text")
 """Builders of `datasets` whose rows have text."""
@@ -111,7 +113,7 @@ class HubSet:
         else:
             folder = hub.fetch(self.repository, names)
             paths = tuple(folder / name for name in names)
-        return HubFiles(builder, options, paths, _columns(builder, tuple(paths[:1]), options))
+        return HubFiles(builder, options, paths, _columns(str(self), builder, tuple(paths[:1]), options))
 
     def state(self, split: str) -> HubState:
         """Return whether a split is on this machine, without the network."""
@@ -119,10 +121,9 @@ class HubSet:
         unknown = HubState(str(self), split, commit, None, None)
         if commit is None or not hub.listed(self.repository):
             return unknown
-        try:
-            names = self._layout(split)[2]
-        except MissingError:  # its card, which says what belongs to the split, is not here
+        if hub.missing_files(self.repository, ["README.md"]):  # its card says what belongs to the split
             return unknown
+        names = self._layout(split)[2]
         lacking = sum(file.size for file in hub.missing_files(self.repository, names))
         return HubState(str(self), split, commit, hub.cached(self.repository, names), lacking)
 
@@ -138,6 +139,15 @@ class HubSet:
             raise UnknownNameError(
                 f"data set '{self}' has no split '{split}'.{suggestion(split, splits)}",
                 f"its splits are {', '.join(splits)}",
+            )
+        odd = [
+            file for file in splits[split] if _SUFFIXES.get(Path(file.removesuffix(".gz")).suffix, builder) != builder
+        ]
+        if odd:
+            raise CseError(
+                f"data set '{self}', split '{split}': `datasets` reads the whole repository as {builder}, "
+                f"but {odd[0]} is of another format",
+                "download its files, and name them as `file`",
             )
         return builder, options, splits[split]
 
@@ -158,13 +168,7 @@ def open_hub_set(name: str, split: str) -> Any:
 
     files = HubSet.parse(name).files(split)
     _quiet(datasets)
-    try:
-        return datasets.load_dataset(
-            files.builder, data_files={"train": [str(path) for path in files.paths]}, split="train", **files.options
-        )
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = " ".join(str(error.__cause__ or error).split())
-        raise CseError(f"data set '{name}', split '{split}' cannot be read: {reason}", "choose another one") from error
+    return _load(name, files.builder, files.paths, files.options)
 
 
 @lru_cache(maxsize=16)
@@ -225,18 +229,31 @@ def _unclear(name: str, error: Exception, files: tuple[str, ...], folder: Path) 
     return CseError(f"data set '{name}' has no files that can be read: {reason}", f"it has {shown}")
 
 
-def _columns(builder: str, paths: tuple[Path | str, ...], options: Mapping[str, Any]) -> tuple[str, ...]:
+def _columns(name: str, builder: str, paths: tuple[Path | str, ...], options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the columns, from the first file."""
     import datasets
 
-    _quiet(datasets)
     if builder == "text":
         return ("text",)
-    opened = datasets.load_dataset(
-        builder, data_files={"train": [str(path) for path in paths]}, split="train", streaming=True, **options
-    )
+    _quiet(datasets)
+    opened = _load(name, builder, paths, options, streaming=True)
     names = opened.column_names
     return tuple(names if names is not None else next(iter(opened), {}))
+
+
+def _load(name: str, builder: str, paths: tuple[Path | str, ...], options: Mapping[str, Any], **how: Any) -> Any:
+    """Return the rows of files, by a builder of `datasets`."""
+    import datasets
+    import pyarrow as pa
+
+    files = {"train": [str(path) for path in paths]}
+    try:
+        return datasets.load_dataset(builder, data_files=files, split="train", **how, **options)
+    except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
+        reason = " ".join(str(error.__cause__ or error).split())
+        raise CseError(
+            f"data set '{name}' cannot be read: {reason}", "fetch it again, or choose another one"
+        ) from error
 
 
 def _quiet(datasets: Any) -> None:

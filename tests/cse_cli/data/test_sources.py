@@ -1,11 +1,16 @@
 import gzip
+import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from cse_cli.data.sources import Text, open_text
+from cse_cli.data import files, sources
+from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
-from registry.catalogue import Source
-from registry.errors import CseError, MissingError
+from registry.errors import CseError, MissingError, UnknownNameError
 
 
 def write(folder, name, lines):
@@ -15,19 +20,118 @@ def write(folder, name, lines):
     return str(path)
 
 
-def test_own_text_is_read_line_by_line(tmp_path):
-    lines = ["a", "", "b\u2028c", "d\re", "f"]
+def cells(data, column="text"):
+    return list(open_text(data, {column}).cells(column))
+
+
+def test_own_text_is_read_line_by_line_and_blank_lines_are_counted(tmp_path):
+    lines = ["a", "", "b\u2028c\x85\x0c", "  \t ", "f"]
     for name in ("t.txt", "t.txt.gz"):
         text = open_text(Data(file=write(tmp_path, name, lines)), {"text"})
-        assert (text.rows, text.columns) == (5, ("text",))
-        assert list(text.cells("text")) == lines
+        assert (text.rows, text.columns) == (3, ("text",))
+        assert list(text.cells("text")) == ["a", "b\u2028c\x85\x0c", "f"]
+        assert text.notices == (f"{tmp_path / name}: 2 blank lines skipped",)
 
 
-def test_a_tsv_has_the_columns_of_its_header(tmp_path):
-    path = write(tmp_path, "t.tsv", ["text\ttranslation\tnote", "one\teins\tx", "two\tzwei\ty"])
+@pytest.mark.parametrize("name", ["t.txt", "t.tsv"])
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_line_ends_and_byte_order_marks_of_other_systems_are_no_text(tmp_path, name, packed):
+    content = ("\ufeff" + ("text\r\n" if name == "t.tsv" else "") + "a b\r\nc\r\n").encode()
+    path = tmp_path / f"{name}{packed}"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert cells(Data(file=str(path))) == ["a b", "c"]
+
+
+def test_a_tsv_has_the_columns_of_its_header_and_literal_quotes(tmp_path):
+    path = write(tmp_path, "t.tsv", ["text\ttranslation\tnote", 'one "\teins\tx', '005\tNA\t"y', "\t\t", "", "a\t \tx"])
     text = open_text(Data(file=path), {"text", "translation"})
-    assert text.columns == ("text", "translation", "note")
-    assert list(text.cells("translation")) == ["eins", "zwei"]
+    assert list(text.cells("text")) == ['one "', "005"]
+    assert list(text.cells("translation")) == ["eins", "NA"]
+    assert text.notices == (f"{path}: 3 blank rows skipped",)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "message"),
+    [
+        ("t.tsv", ["text\ttranslation", "a\tb", "", "c"], r"t\.tsv:4: 1 column where 2 are expected"),
+        ("t.tsv", ["text\ttranslation", "a\tb\tc"], r"t\.tsv:2: 3 columns where 2 are expected"),
+        ("t.tsv", ["text\ttext", "a\tb"], "must name the columns, each once"),
+        ("t.csv", ["text,translation", '"a, b",c', "d"], r"t\.csv:3: 1 column where the header has 2"),
+        ("t.jsonl", ['{"text": "a", "translation": "b"}', '{"text": "c"}'], "row 2: column 'translation' has no value"),
+        ("t.jsonl", ['{"text": 1, "translation": "b"}'], "column 'text' holds int64, not text"),
+        ("t.jsonl", ['{"text": "2012-01-01", "translation": "b"}'], "column 'text' holds timestamp"),
+        ("t.jsonl", ['{"text": "a", "translation": "b"}', "{"], "cannot be read to its end: JSON parse error"),
+    ],
+)
+def test_malformed_rows_are_told_with_their_place(tmp_path, name, lines, message):
+    with pytest.raises(CseError, match=message):
+        open_text(Data(file=write(tmp_path, name, lines)), {"text", "translation"})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.txt", b"a\nb\xff\n", r"t\.txt:2: not UTF-8"),
+        ("t.txt.gz", gzip.compress(b"a\nb\n" * 999)[:-20], "cannot be read to its end"),
+        ("t.txt.gz", b"a\n", "Not a gzipped file"),
+        ("t.parquet", b"PAR1 and nothing", "cannot be read to its end"),
+        ("t.txt", b"", "no sentences"),
+        ("t.txt", b"\n \n", "no sentences"),
+        ("t.jsonl", b"", "no sentences"),
+    ],
+)
+def test_damaged_and_empty_files_are_told(tmp_path, name, content, message, home):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CseError, match=message):
+        open_text(Data(file=str(tmp_path / name)), {"text"})
+    assert not list((home / "cache").rglob("*.json")) or message == "no sentences"
+
+
+def test_all_formats_give_the_same_rows(tmp_path):
+    rows = [("a, b", "x"), ('"c"', "y"), ("d", "z")]
+    write(tmp_path, "a.tsv", ["text\ttranslation", *("\t".join(row) for row in rows)])
+    write(tmp_path, "a.csv", ["text,translation", '"a, b",x', '"""c""",y', "d,z"])
+    objects = [{"text": a, "n": 1, "translation": b} for a, b in rows]
+    write(tmp_path, "a.jsonl.gz", map(json.dumps, objects))
+    (tmp_path / "a.json").write_text(json.dumps(objects))
+    table = pa.table({"translation": [b for _, b in rows], "text": pa.array([a for a, _ in rows], pa.large_string())})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    texts = [open_text(Data(file=str(path)), {"text", "translation"}) for path in sorted(tmp_path.glob("a.*"))]
+    assert len(texts) == 5
+    for text in texts:
+        assert list(zip(text.cells("text"), text.cells("translation"), strict=True)) == rows
+    assert len({text.fingerprint for text in texts}) == 1
+
+
+def test_folders_globs_and_lists_are_one_text(tmp_path):
+    (tmp_path / "d" / "e").mkdir(parents=True)
+    write(tmp_path, "d/2.txt", ["b"])
+    write(tmp_path, "d/1.txt.gz", ["a"])
+    write(tmp_path, "d/e/3.txt", ["c"])
+    write(tmp_path, "d/.hidden.txt", ["x"])
+    write(tmp_path, "d/README.md", ["x"])
+    assert cells(Data(file=str(tmp_path / "d"))) == ["a", "b", "c"]
+    assert cells(Data(file=str(tmp_path / "d" / "[0-9].txt"))) == ["b"]
+    assert cells(Data(file=str(tmp_path / "**" / "[23].txt"))) == ["b", "c"]
+    assert cells(Data(file=(str(tmp_path / "d/e"), str(tmp_path / "d/2.txt")))) == ["c", "b"]
+    write(tmp_path, "d/4.tsv", ["text", "a"])
+    with pytest.raises(CseError, match="files of several formats"):
+        open_text(Data(file=str(tmp_path / "d")), {"text"})
+    write(tmp_path, "d/5.tsv", ["a", "b"])
+    with pytest.raises(CseError, match=r"its columns are a where 4\.tsv has text"):
+        open_text(Data(file=str(tmp_path / "d" / "*.tsv")), {"text"})
+
+
+def test_another_column_is_read_as_the_text(tmp_path):
+    path = write(tmp_path, "t.tsv", ["text\tsentence", "a\tb"])
+    assert cells(Data(file=path, column="sentence")) == ["b"]
+    with pytest.raises(UnknownNameError, match="Did you mean 'sentence'"):
+        open_text(Data(file=path, column="sentense"), {"text"})
+    path = write(tmp_path, "u.jsonl", ['{"content": "a"}'])
+    with pytest.raises(CseError, match="its columns are content") as caught:
+        open_text(Data(file=path), {"text"})
+    assert "data.column" in str(caught.value)
+    assert cells(Data(file=path, column="content")) == ["a"]
 
 
 def test_a_limit_takes_the_first_rows_and_changes_the_fingerprint(tmp_path):
@@ -38,14 +142,36 @@ def test_a_limit_takes_the_first_rows_and_changes_the_fingerprint(tmp_path):
     assert whole.fingerprint != cut.fingerprint
 
 
-def test_data_sets_are_concatenated_and_share_their_columns():
+def test_generated_rows_are_counted_against_the_catalogue():
     text = open_text(Data(dataset=("graded_pairs",), limit=7000), {"text", "translation"})
     assert (text.rows, text.columns) == (6000, ("text", "translation"))
     assert list(text.digests) == ["graded_pairs/train"]
-    again = Text(text.sources * 2, text.columns, 6003, text.digests)
-    cells = list(again.cells("translation"))
-    assert len(cells) == 6003
-    assert cells[6000:] == cells[:3]
+    assert len(list(text.cells("translation"))) == 6000
+
+
+@pytest.mark.data
+def test_data_sets_are_one_after_the_other_and_have_the_digest_of_the_catalogue():
+    from registry import catalogue
+
+    names = ("wiki1m_prefix", "wiki_zh")
+    text = open_text(Data(dataset=names, limit=11915), {"text"})
+    assert text.rows == 11915
+    rows = list(text.cells("text"))
+    assert rows[0] == next(catalogue.locate(names[0], "train").rows())[0]
+    assert rows[11914] == next(catalogue.locate(names[1], "train").rows())[0]
+    for name in names:
+        assert text.digests[f"{name}/train"] == catalogue.locate(name, "train").digest
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["multi30k_en_de", "ntrex_yue_zh", "wiki1m_prefix"])
+def test_builders_read_what_the_catalogue_reads(name):
+    from registry import catalogue
+
+    source = catalogue.locate(name, "train")
+    assert sources.plain_files(source) is not None
+    for column in source.columns:
+        assert cells(Data(dataset=(name,)), column) == [row[0] for row in source.read([column])]
 
 
 def test_a_missing_translation_says_how_to_make_one(tmp_path):
@@ -64,7 +190,9 @@ def test_a_missing_translation_says_how_to_make_one(tmp_path):
         ({"dataset": ("graded_pairs",), "file": "x.txt"}, "both `dataset` and `file`"),
         ({"dataset": ("graded_pairs", "graded_pairs")}, "graded_pairs twice"),
         ({"file": "/nowhere/x.txt"}, "no such file"),
+        ({"file": "/nowhere/*.txt"}, "no such file"),
         ({"dataset": ("graded_pear",)}, "Did you mean 'graded_pairs'"),
+        ({"dataset": ("hf:wrong",)}, r"write hf:owner/name\[:config\]"),
     ],
 )
 def test_what_cannot_be_read_is_refused(data, message):
@@ -72,28 +200,50 @@ def test_what_cannot_be_read_is_refused(data, message):
         open_text(Data(**data), {"text"})
 
 
-def test_empty_and_unknown_files_are_refused(tmp_path):
-    with pytest.raises(CseError, match="no sentences"):
-        open_text(Data(file=write(tmp_path, "t.txt", [])), {"text"})
-    with pytest.raises(CseError, match=r"is no \.txt, \.tsv or \.csv"):
-        open_text(Data(file=write(tmp_path, "t.jsonl", ["text", "a"])), {"text"})
+def test_unknown_formats_and_missing_data_sets_are_refused(tmp_path):
+    with pytest.raises(CseError, match=r"cannot tell how to read 't\.pdf'"):
+        open_text(Data(file=write(tmp_path, "t.pdf", ["a"])), {"text"})
     with pytest.raises(MissingError):
         open_text(Data(dataset=("wiki_en",)), {"text"})
 
 
-def test_a_scan_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
+def test_a_file_is_read_once_until_it_changes(tmp_path, monkeypatch):
     path = write(tmp_path, "t.txt", ["a", "b"])
     first = open_text(Data(file=path), {"text"})
-    monkeypatch.setattr(Source, "scanned", property(lambda self: pytest.fail("read again")))
+    monkeypatch.setattr(files, "_read", lambda *_: pytest.fail("read again"))
     assert open_text(Data(file=path), {"text"}).fingerprint == first.fingerprint
     monkeypatch.undo()
     write(tmp_path, "t.txt", ["a", "b", "c"])
     assert open_text(Data(file=path), {"text"}).rows == 3
 
 
-def test_a_damaged_memory_of_a_scan_is_made_again(tmp_path, home):
+@pytest.mark.parametrize("suffix", ["json", "arrow"])
+def test_what_is_kept_of_a_file_is_made_again_where_it_is_damaged(tmp_path, home, suffix):
     path = write(tmp_path, "t.txt", ["a", "b"])
     first = open_text(Data(file=path), {"text"})
-    (note,) = (home / "cache" / "scans").glob("*.json")
-    note.write_text('{"rows": 2')
+    (kept,) = (home / "cache" / "text").glob(f"*.{suffix}")
+    kept.write_bytes(kept.read_bytes()[:20])
     assert open_text(Data(file=path), {"text"}).fingerprint == first.fingerprint
+    assert cells(Data(file=path)) == ["a", "b"]
+
+
+def test_a_cache_that_cannot_be_written_is_told(tmp_path, home):
+    path = write(tmp_path, "t.txt", ["a"])
+    (home / "cache").mkdir(parents=True)
+    (home / "cache" / "text").write_text("a file where a folder should be")
+    with pytest.raises(CseError, match="the cache cannot be written"):
+        open_text(Data(file=path), {"text"})
+
+
+CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n\ufeff"), max_size=8)
+
+
+@settings(deadline=None, max_examples=50)
+@given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=30))
+def test_any_cells_come_back_from_a_tsv(rows, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tsv") / "t.tsv"
+    path.write_bytes("".join(f"{a}\t{b}\n" for a, b in [("text", "translation"), *rows]).encode())
+    found = files.open_files([path], None).require(("text", "translation"))
+    tables = [files.without_blanks(table).to_pydict() for table in found.tables()]
+    read = [row for table in tables for row in zip(table["text"], table["translation"], strict=True)]
+    assert read == [row for row in rows if row[0].strip() and row[1].strip()]

@@ -1,39 +1,64 @@
+import os
+import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cse_cli.data import tokens as columns
+from cse_cli.data import tokens
 from cse_cli.data.sources import open_text
-from cse_cli.data.tokens import CHUNK, TokenColumn, text_column, token_column
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
 from tests.cse_cli.data.vocabularies import Words
 
-LINES = ["one two", "", "three", "four five six seven"]
+LINES = ["one two", "three", "four five six seven", "eight nine", "ten"]
 
 
 @pytest.fixture
-def text(tmp_path):
+def path(tmp_path):
     path = tmp_path / "t.txt"
     path.write_text("".join(f"{line}\n" for line in LINES))
+    return path
+
+
+@pytest.fixture
+def text(path):
     return open_text(Data(file=str(path)), {"text"})
 
 
+@pytest.fixture
+def shards_of_two(monkeypatch):
+    monkeypatch.setattr(tokens, "SHARD", 2)
+
+
+def files(home):
+    return sorted(path.name for path in (home / "cache" / "tokens").rglob("*.arrow"))
+
+
 def test_tokens_come_back_as_the_vocabulary_made_them(text):
-    words = Words()
-    column = text.tokens("text", words, 5)
-    assert column.rows == 4
+    column = text.tokens("text", Words(), 5)
+    assert column.rows == 5
     assert column.take([3, 0, 3, 1]) == Words().ids([LINES[i] for i in (3, 0, 3, 1)], 5)
-    assert column.take([1]) == [[1, 2]]
+    assert column.take(range(5)) == Words().ids(LINES, 5)
+
+
+@pytest.mark.usefixtures("shards_of_two")
+def test_rows_are_found_across_shards(text, home):
+    seen = []
+    column = text.tokens("text", Words(), 5, lambda done, rows: seen.append((done, rows)))
+    assert files(home) == ["00000-2.arrow", "00001-2.arrow", "00002-1.arrow"]
+    assert column.take([4, 1, 2, 2]) == Words().ids([LINES[i] for i in (4, 1, 2, 2)], 5)
+    assert seen == [(2, 5), (4, 5), (5, 5)]
 
 
 def test_a_second_start_asks_the_vocabulary_nothing(text):
     words = Words()
-    first = text.tokens("text", words, 5).take(range(4))
-    assert words.asked == 4
-    assert text.tokens("text", words, 5).take(range(4)) == first
-    assert words.asked == 4
+    first = text.tokens("text", words, 5).take(range(5))
+    assert words.asked == 5
+    assert text.tokens("text", words, 5).take(range(5)) == first
+    assert words.asked == 5
 
 
 def test_another_vocabulary_length_or_text_has_another_file(text, tmp_path, home):
@@ -42,39 +67,60 @@ def test_another_vocabulary_length_or_text_has_another_file(text, tmp_path, home
     text.tokens("text", Words("other"), 5)
     (tmp_path / "u.txt").write_text("else\n")
     open_text(Data(file=str(tmp_path / "u.txt")), {"text"}).tokens("text", Words(), 5)
-    assert len(list((home / "cache" / "tokens").glob("*.arrow"))) == 4
+    assert len(files(home)) == 4
 
 
-def test_columns_longer_than_a_chunk_are_read_across_its_edges(tmp_path):
-    lines = [f"w{i}" if i % 3 else "" for i in range(2 * CHUNK + 5)]
-    seen = []
-    column = token_column(
-        tmp_path / "a.arrow", lines, len(lines), Words(), 8, lambda done, rows: seen.append((done, rows))
-    )
-    asked = [0, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK - 1, 2 * CHUNK, 2 * CHUNK + 4]
-    assert column.take(asked) == Words().ids([lines[i] for i in asked], 8)
-    assert seen == [(CHUNK, len(lines)), (2 * CHUNK, len(lines)), (2 * CHUNK + 5, len(lines))]
-    assert text_column(tmp_path / "b.arrow", lines, len(lines)).take(asked) == [lines[i] for i in asked]
-
-
-@pytest.mark.parametrize("damage", [b"", b"ARROW1 and then nothing", None])
-def test_a_damaged_file_is_made_again(text, home, damage):
-    text.tokens("text", Words(), 5)
-    (path,) = (home / "cache" / "tokens").glob("*.arrow")
-    path.write_bytes(path.read_bytes()[:-30] if damage is None else damage)
+@pytest.mark.usefixtures("shards_of_two")
+def test_the_same_sentences_in_another_file_and_whole_shards_of_a_limited_text_are_not_made_again(path, tmp_path):
     words = Words()
-    assert text.tokens("text", words, 5).take([0]) == Words().ids(LINES[:1], 5)
-    assert words.asked == 4
+    open_text(Data(file=str(path), limit=3), {"text"}).tokens("text", words, 5)
+    assert words.asked == 3
+    open_text(Data(file=str(path)), {"text"}).tokens("text", words, 5)
+    assert words.asked == 6  # its first shard was there
+    (tmp_path / "both.tsv").write_text("translation\ttext\n" + "".join(f"x\t{line}\n" for line in LINES))
+    both = open_text(Data(file=str(tmp_path / "both.tsv")), {"text", "translation"})
+    assert both.tokens("text", words, 5).take([4]) == Words().ids(LINES[4:], 5)
+    assert words.asked == 6
 
 
-def test_a_stop_on_the_way_leaves_no_file_behind(text, home):
+@pytest.mark.usefixtures("shards_of_two")
+@pytest.mark.parametrize("damage", [b"", b"ARROW1 and then nothing", None, 0.9])
+def test_only_a_damaged_shard_is_made_again_and_that_is_told_once(text, home, damage):
+    text.tokens("text", Words(), 5)
+    second = next((home / "cache" / "tokens").rglob("00001-2.arrow"))
+    whole = second.read_bytes()
+    cut = whole[:-30] if damage is None else whole[: int(len(whole) * damage)] if isinstance(damage, float) else damage
+    second.write_bytes(cut)
+    words = Words()
+    with pytest.warns(UserWarning, match="00001-2.arrow cannot be read and is made again") as told:
+        column = text.tokens("text", words, 5)
+    assert (len(told), words.asked) == (1, 2)
+    assert column.take(range(5)) == Words().ids(LINES, 5)
+
+
+@pytest.mark.usefixtures("shards_of_two")
+def test_a_stop_on_the_way_keeps_whole_shards_and_nothing_else(text, home):
     class Stops(Words):
         def ids(self, texts, max_length):
-            raise KeyboardInterrupt
+            if "four five six seven" in texts:
+                raise KeyboardInterrupt
+            return super().ids(texts, max_length)
 
     with pytest.raises(KeyboardInterrupt):
         text.tokens("text", Stops(), 5)
-    assert [path.suffix for path in (home / "cache" / "tokens").iterdir()] == [".lock"]
+    (folder,) = (home / "cache" / "tokens").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == ["00000-2.arrow", "lock"]
+    words = Words()
+    text.tokens("text", words, 5)
+    assert words.asked == 3
+
+
+def test_what_a_killed_process_left_is_cleared_away(text, home):
+    text.tokens("text", Words(), 5)
+    (whole,) = (home / "cache" / "tokens").rglob("*.arrow")
+    whole.rename(whole.with_name("tmpabc123"))
+    text.tokens("text", Words(), 5)
+    assert sorted(path.name for path in whole.parent.iterdir()) == ["00000-5.arrow", "lock"]
 
 
 def test_a_cache_that_cannot_be_written_is_told(text, home):
@@ -84,25 +130,105 @@ def test_a_cache_that_cannot_be_written_is_told(text, home):
         text.tokens("text", Words(), 5)
 
 
-def test_two_at_once_make_one_file(tmp_path):
+def test_two_at_once_make_one_file(text):
     class Slow(Words):
         def ids(self, texts, max_length):
             time.sleep(0.2)
             return super().ids(texts, max_length)
 
-    path, words = tmp_path / "a.arrow", Slow()
+    words = Slow()
     with ThreadPoolExecutor(2) as pool:
-        made = list(pool.map(lambda _: token_column(path, iter(LINES), len(LINES), words, 5), range(2)))
-    assert words.asked == 4  # the second waited and found the file
-    assert made[0].take(range(4)) == made[1].take(range(4)) == Words().ids(LINES, 5)
+        made = list(pool.map(lambda _: text.tokens("text", words, 5), range(2)))
+    assert words.asked == 5  # the second waited and found the file
+    assert made[0].take(range(5)) == made[1].take(range(5)) == Words().ids(LINES, 5)
 
 
-def test_what_a_killed_process_left_is_cleared_away(tmp_path):
-    (tmp_path / "a.arrow.99999.tmp").write_bytes(b"half")
-    token_column(tmp_path / "a.arrow", LINES, 4, Words(), 5)
-    assert not list(tmp_path.glob("*.tmp"))
+@pytest.mark.parametrize(
+    ("asked", "cores", "shards", "count"),
+    [("", 2, 9, 1), ("", 16, 9, 4), ("", 64, 9, 9), ("3", 2, 9, 3), ("3", 2, 1, 1)],
+)
+def test_the_number_of_processes(monkeypatch, asked, cores, shards, count):
+    monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", asked)
+    monkeypatch.setattr(tokens, "allowed", lambda: cores)
+    assert tokens.processes(shards) == count
 
 
-def test_a_wrong_number_of_rows_is_no_cache_hit(tmp_path):
-    token_column(tmp_path / "a.arrow", LINES, 4, Words(), 5)
-    assert columns._opened(tmp_path / "a.arrow", TokenColumn, 3) is None
+def test_a_wrong_number_of_processes_is_told(monkeypatch):
+    monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", "many")
+    with pytest.raises(CseError, match="CSE_TOKENIZE_PROCESSES=many is no number"):
+        tokens.processes(1)
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("shards_of_two")
+def test_several_processes_make_what_one_makes(text, monkeypatch, home):
+    monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", "2")
+    seen = []
+    column = text.tokens("text", Words(), 5, lambda done, rows: seen.append((done, rows)))
+    assert column.take(range(5)) == Words().ids(LINES, 5)
+    assert files(home) == ["00000-2.arrow", "00001-2.arrow", "00002-1.arrow"]
+    assert seen[-1] == (5, 5)
+
+
+class Fails(Words):
+    def ids(self, texts, max_length):
+        raise ValueError("no such word")
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("shards_of_two")
+def test_what_fails_in_a_process_fails_here(text, monkeypatch):
+    monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", "2")
+    with pytest.raises(ValueError, match="no such word"):
+        text.tokens("text", Fails(), 5)
+
+
+KILLED = """
+import sys
+from cse_cli.data.sources import open_text
+from cse_cli.recipe.schema import Data
+from tests.cse_cli.data.vocabularies import Stuck
+if __name__ == "__main__":
+    open_text(Data(file=sys.argv[1]), {"text"}).tokens("text", Stuck(), 5)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_a_killed_process_keeps_its_whole_shards_and_leaves_no_process(tmp_path, home, count):
+    lines = [*(f"s{i}" for i in range(tokens.SHARD)), "stuck", "end"]
+    (tmp_path / "long.txt").write_text("\n".join(lines))
+    (tmp_path / "run.py").write_text(KILLED)
+    environment = os.environ | {"CSE_TOKENIZE_PROCESSES": count, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "long.txt")]
+    running = subprocess.Popen(command, env=environment, start_new_session=True)
+    waited(lambda: files(home))
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert files(home) == ["00000-262144.arrow"]
+    waited(lambda: not _alive(running.pid))
+    words = Words()
+    column = open_text(Data(file=str(tmp_path / "long.txt")), {"text"}).tokens("text", words, 5)
+    assert words.asked == 2
+    assert column.take([0, len(lines) - 1]) == Words().ids([lines[0], lines[-1]], 5)
+    assert not list((home / "cache" / "tokens").rglob("tmp*"))
+
+
+def waited(condition, seconds=120):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def _alive(group):
+    """Whether a process of the group runs, zombies left aside."""
+    import psutil
+
+    for process in psutil.process_iter(["status"]):
+        try:
+            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
+                return True
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 
 import torch
@@ -38,3 +39,12 @@ class Words:
 
     def tokens(self, samples, max_length):
         return self.assemble(self.pieces(samples, max_length))
+
+
+class Stuck(Words):
+    """Never comes to an end with a sentence that says so."""
+
+    def ids(self, texts, max_length):
+        if "stuck" in texts:
+            time.sleep(600)
+        return super().ids(texts, max_length)

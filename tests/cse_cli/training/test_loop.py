@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cse_cli.data.batches import Batches, ViewPlan
 from cse_cli.data.sources import open_text
+from cse_cli.data.stream import Stream, open_stream
 from cse_cli.devices import choose
 from cse_cli.job import Job, Prepared
 from cse_cli.method import BoundView, Method, Term
@@ -82,11 +83,11 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(file)
 
 
-def prepared(text: str, evaluator: Evaluator | None = None, **train: object) -> Prepared:
+def prepared(text: str, evaluator: Evaluator | None = None, streamed: bool = False, **train: object) -> Prepared:
     recipe = Recipe(
         schema=1,
         title="fake",
-        data=Data(file=text, max_length=16),
+        data=Data(file=text, max_length=16, **({"streaming": True, "shuffle_buffer": 20} if streamed else {})),
         encoders={"online": EncoderPart(name="fake")},
         views={"anchor": View(), "positive": View()},
         losses={"info_nce": LossPart(name="info_nce")},
@@ -104,9 +105,13 @@ def prepared(text: str, evaluator: Evaluator | None = None, **train: object) -> 
     method = Method({"online": encoder}, bound, queue, {"info_nce": entry.build({})}, {"info_nce": term})
     plans = {name: ViewPlan("text", WordVocabulary()) for name in bound}
     experiment = Experiment(recipe, method, plans, {"dev": evaluator or Spread()})
+    job = Job(loaded=None, seed=3)  # type: ignore[arg-type]
+    if streamed:
+        stream = open_stream(recipe.data, {"text"})
+        feed = Stream(stream, plans, 8, 16, seed=3)
+        return Prepared(job, choose("cpu"), experiment, stream, feed, recipe.train.steps or 0)
     opened = open_text(recipe.data, {"text"})
     batches = Batches(opened, plans, 8, 16, seed=3)
-    job = Job(loaded=None, seed=3)  # type: ignore[arg-type]
     return Prepared(job, choose("cpu"), experiment, opened, batches, recipe.train.steps or 0)
 
 
@@ -119,13 +124,15 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("at", [1, 4, 5, 6, 13, 19])
-def test_a_killed_run_ends_bit_for_bit_where_an_unbroken_one_does(text: str, tmp_path: Path, at: int) -> None:
-    whole, log = trainer(tmp_path / "whole", prepared(text)), Recorded()
+@pytest.mark.parametrize(("at", "streamed"), [(1, False), (4, True), (5, False), (6, True), (13, False), (19, True)])
+def test_a_killed_run_ends_bit_for_bit_where_an_unbroken_one_does(
+    text: str, tmp_path: Path, at: int, streamed: bool
+) -> None:
+    whole, log = trainer(tmp_path / "whole", prepared(text, streamed=streamed)), Recorded()
     whole.tracker = log
     whole.run()
 
-    broken = trainer(tmp_path / "broken", prepared(text, checkpoint_every=3))
+    broken = trainer(tmp_path / "broken", prepared(text, streamed=streamed, checkpoint_every=3))
     step = broken._step
 
     def dying() -> None:
@@ -138,7 +145,7 @@ def test_a_killed_run_ends_bit_for_bit_where_an_unbroken_one_does(text: str, tmp
         broken.run()
     torch.manual_seed(99)
     again_log = Recorded()
-    again = trainer(tmp_path / "broken", prepared(text, checkpoint_every=3), again_log)
+    again = trainer(tmp_path / "broken", prepared(text, streamed=streamed, checkpoint_every=3), again_log)
     again.restore()
     assert again.progress.step == at // 3 * 3
     again.run()

@@ -1,0 +1,200 @@
+"""Data sets of the hub by name: which files belong to a split, and their rows, from a cache that is made here."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cse_cli.data.sources import open_text
+from cse_cli.recipe.schema import Data
+from registry import hub
+from registry.catalogue.hub_sets import HubSet, open_hub_set
+from registry.errors import CseError, MissingError, UnknownNameError
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache of the hub, empty, and no hub to be asked."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return tmp_path / "hub"
+
+
+def repository(cache, name, files, here=None):
+    """Put a repository into the cache: name → content; of those not in `here`, the listing alone."""
+    folder = cache / f"datasets--{name.replace('/', '--')}"
+    for place, text in (("refs/main", COMMIT), (f"trees/{COMMIT}.json", None)):
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        listing = {file: {"size": len(content), "blob_id": "0" * 40} for file, content in files.items()}
+        (folder / place).write_text(text or json.dumps({"format_version": 1, "files": listing}))
+    for file, content in files.items():
+        if here is None or file in here:
+            place = folder / "snapshots" / COMMIT / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+
+
+def parquet(**columns):
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue().to_pybytes()
+
+
+CARD = b"""---
+configs:
+- config_name: small
+  default: true
+  data_files:
+  - split: train
+    path: small/train-*.parquet
+  - split: dev
+    path: small/dev.parquet
+- config_name: tables
+  sep: "|"
+  data_files: tables/all.csv
+---
+# A data set
+"""
+
+
+@pytest.fixture
+def described(cache):
+    files = {
+        "README.md": CARD,
+        "small/train-00001.parquet": parquet(sentence=["c"], score=[0.5]),
+        "small/train-00000.parquet": parquet(sentence=["a", "b"], score=[1.0, 2.5]),
+        "small/dev.parquet": parquet(sentence=["d"], score=[3.0]),
+        "tables/all.csv": b'sentence|score\n"x, y"|1\n',
+        "unused.bin": b"?",
+    }
+    repository(cache, "me/sentences", files)
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("hf:me/s", HubSet("me/s")),
+        ("hf:me/s:small", HubSet("me/s", "small")),
+        ("hf:me/s@v1.0", HubSet("me/s", None, "v1.0")),
+        (f"hf:me-1/s.x:en-de@{COMMIT}", HubSet("me-1/s.x", "en-de", COMMIT)),
+    ],
+)
+def test_names_have_configuration_and_revision(name, parsed):
+    assert HubSet.parse(name) == parsed
+    assert str(parsed) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["hf:", "hf:s", "hf:me/s:", "hf:me/s@", "hf:me/s/t", "me/s", "hf:me/s@a@b", "hf:me/../s"]
+)
+def test_other_names_are_refused(name):
+    with pytest.raises(CseError, match="names no data set of the hub"):
+        HubSet.parse(name)
+
+
+@pytest.mark.usefixtures("described")
+def test_the_card_says_which_files_belong_to_a_split():
+    found = HubSet.parse("hf:me/sentences").files("train")
+    assert (found.builder, found.options, found.columns) == ("parquet", {}, ("sentence", "score"))
+    assert [path.name for path in found.paths] == ["train-00000.parquet", "train-00001.parquet"]
+    assert open_hub_set("hf:me/sentences", "train").to_dict() == {"sentence": ["a", "b", "c"], "score": [1.0, 2.5, 0.5]}
+    assert open_hub_set("hf:me/sentences:small", "dev")["sentence"][:] == ["d"]
+
+
+def test_settings_of_the_card_reach_the_builder(cache):
+    card = b"---\nconfigs:\n- config_name: tables\n  sep: '|'\n  data_files: all.csv\n---\n"
+    repository(cache, "me/tables", {"README.md": card, "all.csv": b"sentence|score\nx, y|1\n"})
+    assert HubSet.parse("hf:me/tables").files("train").options == {"sep": "|"}
+    assert open_hub_set("hf:me/tables:tables", "train").to_dict() == {"sentence": ["x, y"], "score": [1]}
+
+
+@pytest.mark.usefixtures("described")
+def test_a_repository_of_several_formats_is_refused_rather_than_misread():
+    with pytest.raises(CseError, match=r"reads the whole repository as parquet, but tables/all\.csv is of another"):
+        HubSet.parse("hf:me/sentences:tables").files("train")
+
+
+def test_a_damaged_file_is_told(cache):
+    repository(cache, "me/damaged", {"train.parquet": b"PAR1 and nothing"})
+    with pytest.raises(CseError, match="'hf:me/damaged' cannot be read: Parquet magic bytes"):
+        open_hub_set("hf:me/damaged", "train")
+
+
+@pytest.mark.usefixtures("described")
+def test_unknown_splits_and_configurations_have_a_nearest():
+    with pytest.raises(UnknownNameError, match="has no split 'test'") as caught:
+        HubSet.parse("hf:me/sentences").files("test")
+    assert "its splits are train, dev" in str(caught.value)
+    with pytest.raises(UnknownNameError, match=r"no configuration 'smal'.*Did you mean 'small'"):
+        HubSet.parse("hf:me/sentences:smal").files("train")
+
+
+def test_without_a_card_names_of_files_say_it(cache):
+    files = {"data/train-00000-of-00001.parquet": parquet(text=["a"]), "data/test-00000-of-00001.parquet": b"not here"}
+    repository(cache, "me/plain", files, here=["data/train-00000-of-00001.parquet"])
+    assert open_hub_set("hf:me/plain", "train")["text"][:] == ["a"]
+    state = HubSet.parse("hf:me/plain").state("test")
+    assert (state.commit, state.path, state.bytes) == (COMMIT, None, 8)
+    state = HubSet.parse("hf:me/plain").state("train")
+    assert state.path is not None
+    assert state.bytes == 0
+
+
+def test_several_configurations_without_a_default_are_listed(cache):
+    card = CARD.replace(b"  default: true\n", b"")
+    repository(
+        cache,
+        "me/several",
+        {"README.md": card, "tables/all.csv": b"a\n", "small/dev.parquet": b"", "small/train-1.parquet": b""},
+    )
+    with pytest.raises(UnknownNameError, match="several configurations") as caught:
+        HubSet.parse("hf:me/several").files("train")
+    assert "write hf:owner/name:small; there are small, tables" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"README.md": b"", "a.bin": b"x"}, "has no files that can be read"),
+        ({"a.png": b"x", "b.png": b"y"}, "of the kind 'imagefolder'"),
+    ],
+)
+def test_repositories_without_text_are_refused(cache, files, message):
+    repository(cache, "me/odd", files)
+    with pytest.raises(CseError, match=message):
+        HubSet.parse("hf:me/odd").files("train")
+
+
+def test_what_is_not_known_without_the_network_is_not_guessed(cache):
+    state = HubSet.parse("hf:me/nowhere").state("train")
+    assert (state.commit, state.path, state.bytes) == (None, None, None)
+    repository(cache, "me/card", {"README.md": CARD, "small/dev.parquet": b"x"}, here=[])
+    state = HubSet.parse("hf:me/card").state("dev")
+    assert (state.commit, state.path, state.bytes) == (COMMIT, None, None)
+
+
+@pytest.mark.usefixtures("described")
+def test_a_hub_set_is_training_text():
+    data = Data(dataset=("hf:me/sentences",), column="sentence")
+    text = open_text(data, {"text"})
+    assert list(text.cells("text")) == ["a", "b", "c"]
+    assert list(text.digests) == ["hf:me/sentences/train"]
+    with pytest.raises(CseError, match="its columns are sentence, score") as caught:
+        open_text(Data(dataset=("hf:me/sentences",)), {"text"})
+    assert "data.column" in str(caught.value)
+    with pytest.raises(CseError, match="holds double, not text"):
+        open_text(Data(dataset=("hf:me/sentences",), column="score"), {"text"})
+    assert "dataset me/sentences" in hub.used()
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_missing_repository_is_told():
+    with pytest.raises(MissingError, match="HF_HUB_OFFLINE"):
+        open_hub_set("hf:me/nowhere", "train")
