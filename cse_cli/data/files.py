@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from registry.catalogue import Column, File
-from registry.errors import CseError, UnknownNameError, suggestion
+from registry.catalogue.find import data_folder
+from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 
 ROWS = 8192
 """Rows of a table: bounds memory while reading, and the record batches of what is written from them."""
@@ -34,26 +35,36 @@ def text_format(path: Path | str) -> str | None:
 def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
     """Return the files that paths, folders and globs name, in this order, those of one pattern by name.
 
+    A relative pattern counts from the current folder, then from `$CSE_DATA`.
+
     Raises:
-        CseError: A pattern names none, or one that cannot be read.
+        MissingError: A pattern names none.
+        CseError: A file is of a format that cannot be read.
     """
+    data = data_folder()
     found: dict[Path, None] = {}
     for pattern in patterns:
-        path = Path(pattern).expanduser().absolute()
-        if path.is_dir():
-            files = sorted(p for p in path.rglob("*") if p.is_file() and text_format(p) and not _hidden(p, path))
-        elif path.is_file():
-            files = [path]
-        else:
-            files = sorted(p for p in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if p.is_file())
+        path = Path(pattern).expanduser()
+        files = _matching(path.absolute()) or (_matching(data / path) if data is not None else [])
         if not files:
-            what = "no file that can be read in it" if path.is_dir() else "no such file"
-            raise CseError(f"{path}: {what}", f"`[data] file` is a path, a folder or a glob of {_known()} files")
+            what = "no file that can be read in" if path.is_dir() else "no file"
+            below = "" if data is None or path.is_absolute() else f", nor below CSE_DATA ({data})"
+            raise MissingError(
+                f"{what} {path.absolute()}{below}", f"`[data] file` is a path, a folder or a glob of {_known()} files"
+            )
         found |= dict.fromkeys(files)
     for path in found:
         if text_format(path) is None:
             raise CseError(f"{path}: cannot tell how to read '{path.name}'", f"training text is a {_known()} file")
     return tuple(found)
+
+
+def _matching(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(p for p in path.rglob("*") if p.is_file() and text_format(p) and not _hidden(p, path))
+    if path.is_file():
+        return [path]
+    return sorted(p for p in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if p.is_file())
 
 
 def _hidden(path: Path, folder: Path) -> bool:
