@@ -25,6 +25,7 @@ from cse_cli.app import app
 from cse_cli.commands import add_all
 from cse_cli.recipe import schema
 from registry import REGISTRIES, Entry, Registry, Tune, catalogue
+from registry.models import known_models
 from registry.signature import documented
 
 PAGES = Path(__file__).parent / "reference"
@@ -39,6 +40,7 @@ def pages() -> dict[str, str]:
         "recipe.md": recipe_keys(),
         "commands.md": commands(),
         "datasets.md": datasets(),
+        "models.md": models(),
         "papers.md": paper_tables(),
     }
     return {name: f"{_NOTE}\n\n{text.strip()}\n" for name, text in made.items()}
@@ -228,6 +230,28 @@ def datasets() -> str:
             made = ", ".join(f"`{name}/{split}`" for name, split in entry.generator.sources)
             out += [f"Made by the generator `{entry.generator.name}`{f' from {made}' if made else ''}."]
     return "\n\n".join(out)
+
+
+def models() -> str:
+    """Return the page of the models that recipes and pages name."""
+    rows = [
+        [
+            f"`{about.id}`" + "".join(f"<br>`{name}`" for name in about.names),
+            f"`{about.revision[:12]}`" if about.revision else "newest",
+            "" if about.bytes is None else _size(about.bytes),
+            about.licence or "",
+            cell(" ".join(filter(None, [about.note, about.tokenizer and f"tokenizer of `{about.tokenizer}`"]))),
+        ]
+        for about in known_models().values()
+    ]
+    return "\n\n".join(
+        [
+            "# Models",
+            "Models that recipes and pages name, at the commits that are fetched; any other model of the hub, or a "
+            "directory, works too. How they are found and checked is told in [Data and models](../data.md).",
+            table(["model", "commit", "fetched", "licence", "note"], rows),
+        ]
+    )
 
 
 def _split(entry: catalogue.DatasetEntry, name: str) -> list[str]:

@@ -47,10 +47,10 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
         path = Path(pattern).expanduser()
         files = _matching(path.absolute()) or (_matching(data / path) if data is not None else [])
         if not files:
-            what = "no file that can be read in" if path.is_dir() else "no file"
+            what = "no file that can be read in it" if path.is_dir() else "no such file"
             below = "" if data is None or path.is_absolute() else f", nor below CSE_DATA ({data})"
             raise MissingError(
-                f"{what} {path.absolute()}{below}", f"`[data] file` is a path, a folder or a glob of {_known()} files"
+                f"{path.absolute()}: {what}{below}", f"`[data] file` is a path, a folder or a glob of {_known()} files"
             )
         found |= dict.fromkeys(files)
     for path in found:

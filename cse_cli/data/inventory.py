@@ -16,7 +16,7 @@ class SplitState:
 
     Args:
         rows: Rows the catalogue expects.
-        where: "CSE_DATA", "cache" (the hub's), "generated", "hub" (to be fetched) or "missing".
+        where: "CSE_DATA", "cache" (what was fetched before), "generated", "fetchable" or "missing".
         path: Its files, where it is here.
     """
 
@@ -32,8 +32,7 @@ class DatasetState:
     """One catalogue entry and its splits.
 
     Args:
-        hub: Repository and revision, where the hub has it.
-        pinned: Whether that revision is a commit.
+        sources: Where it can be fetched from, in the order in which they are tried.
     """
 
     name: str
@@ -43,8 +42,7 @@ class DatasetState:
     licence: str
     citation: str
     note: str
-    hub: str | None
-    pinned: bool | None
+    sources: tuple[str, ...]
     splits: tuple[SplitState, ...]
 
 
@@ -88,21 +86,21 @@ def check(names: Sequence[str]) -> list[Checked]:
 
 
 def _state(about: DatasetEntry) -> DatasetState:
-    remotes = [remote.where for remote in about.sources.values()]
     return DatasetState(
         about.name, about.title, about.kind, about.language, about.licence, about.citation, about.note,
-        remotes[0] if remotes else None, True if remotes else None,
+        tuple(remote.where for remote in about.sources.values()),
         tuple(_split(about, name) for name in about.splits),
     )  # fmt: skip
 
 
 def _split(about: DatasetEntry, name: str) -> SplitState:
-    split, columns = about.splits[name], about.columns_of(name)
-    found = catalogue.find(about.name, name)
-    if found is not None:
-        origin, source = found
-        return SplitState(name, split.rows, columns, origin, None if origin == "generated" else source.where)
-    return SplitState(name, split.rows, columns, "hub" if split.files else "missing")
+    rows, columns = about.splits[name].rows, about.columns_of(name)
+    state = catalogue.state(about.name, name)
+    if state.origin is not None:
+        return SplitState(name, rows, columns, state.origin, state.path or None)
+    states = [catalogue.state(*root) for root in catalogue.roots(about.name, name)]
+    fetchable = all(one.origin is not None or one.sources for one in states)
+    return SplitState(name, rows, columns, "fetchable" if fetchable else "missing")
 
 
 def _check(about: DatasetEntry, split: str, fetch: bool) -> Checked:
@@ -110,9 +108,10 @@ def _check(about: DatasetEntry, split: str, fetch: bool) -> Checked:
     found = catalogue.find(about.name, split)
     if found is None and not fetch:
         return Checked(about.name, split, "missing", rows)
-    where: str = found[0] if found else "hub"
+    where: str = found[0] if found else "fetchable"
     try:
         source = found[1] if found else catalogue.locate(about.name, split)
+        where = found[0] if found else "cache"
         counted, digest = _read(about, split, source)
     except CseError as error:
         where = "missing" if isinstance(error, MissingError) else where

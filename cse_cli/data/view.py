@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # imports torch, which listing does without
     from cse_cli.data.requirements import Availability
     from cse_cli.data.translate import Translation
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def print_datasets(states: Sequence[DatasetState]) -> None:

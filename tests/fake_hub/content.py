@@ -225,6 +225,7 @@ class Models:
         self.large("google-bert/bert-large-uncased")
         self.large("princeton-nlp/unsup-simcse-bert-large-uncased", weights="bin", files=slow)
         self.distilbert("distilbert/distilbert-base-uncased")
+        self.large("deepset/gbert-large", weights="bin", files=slow)
         self.albert("stefan-it/albert-large-german-cased")
         self.roberta("FacebookAI/roberta-base", BASE)
         self.roberta("FacebookAI/roberta-large", LARGE)

@@ -50,7 +50,7 @@ def test_list_says_what_is_where(cse, folder):
     rows = {line.split("\t")[0]: line.split("\t") for line in out.split("\n")[1:-1]}
     assert code == 0
     assert set(rows) == set(catalogue.names())
-    assert rows["stsb"][1:5] == ["pairs", "en", "train:5749 dev:1500 test:1379", "hub+CSE_DATA"]
+    assert rows["stsb"][1:5] == ["pairs", "en", "train:5749 dev:1500 test:1379", "fetchable+CSE_DATA"]
     assert rows["wiki_en"][4] == "missing"
     assert rows["graded_pairs"][4] == "generated"
 
@@ -58,9 +58,9 @@ def test_list_says_what_is_where(cse, folder):
 def test_list_as_json_is_one_versioned_document(cse, folder):
     code, out, err = cse("data", "list", "--json")
     document = json.loads(out)
-    assert (code, err, document["schema_version"]) == (0, "", 1)
+    assert (code, err, document["schema_version"]) == (0, "", 2)
     stsb = next(one for one in document["datasets"] if one["name"] == "stsb")
-    assert (stsb["hub"], stsb["pinned"]) == ("hf:mteb/stsbenchmark-sts@b0fddb56ed78", True)
+    assert stsb["sources"] == ["hf:mteb/stsbenchmark-sts@b0fddb56ed78"]
     assert {split["name"]: split["where"] for split in stsb["splits"]}["dev"] == "CSE_DATA"
     assert stsb["splits"][1]["path"] == str(folder)
 
@@ -109,7 +109,7 @@ def test_translate_writes_a_file_that_a_recipe_reads(cse, tmp_path, home):
     assert len(output.read_text().split("\n")) == 9 + 2
     own = str(tmp_path / "own.tsv")
     code, out, _ = cse(*call, "--json", "-o", own)
-    assert json.loads(out) == {"schema_version": 1, "output": own, "rows": 9, "reused": 9, "file": own}
+    assert json.loads(out) == {"schema_version": 2, "output": own, "rows": 9, "reused": 9, "file": own}
     code, _, err = cse(*call, "-o", own)
     assert code == 2
     assert "exists already" in err
