@@ -1,0 +1,247 @@
+"""What training text costs before and between steps: reading, tokenising, starting again, batches, streams, kills.
+
+    python benchmarks/data.py --rows 1000000 [--processes 1 2] [--model mini_en] [--folder /tmp/cse-bench]
+    python benchmarks/data.py --stream --rows 1000000 [--shards 100]
+    python benchmarks/data.py --kill --rows 1000000 [--after 60]
+
+Lines are those of `wiki_en_1m` (CSE_DATA), repeated with a running number so that no two are the same. Everything is
+written below `--folder`, which is deleted at the end: 20 million lines take 2.7 GB of text, 2.7 GB as Arrow and 2.4 GB
+of tokens. Prints Markdown tables; seconds of the processor are those of all processes together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import resource
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+BATCH, LENGTH = 64, 32
+
+
+def lines(rows: int) -> Iterator[str]:
+    """Yield sentences of `wiki_en_1m`, round after round, each with its number."""
+    source = Path(os.environ["CSE_DATA"]) / "train" / "wiki_en_1m.txt.gz"
+    number = 0
+    while True:
+        with gzip.open(source, "rt", encoding="utf-8") as file:
+            for line in file:
+                if number == rows:
+                    return
+                number += 1
+                yield f"{line.rstrip()} {number}"
+
+
+def write_text(rows: int, path: Path) -> None:
+    """Write a `.txt`."""
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines(rows))
+
+
+def write_shards(rows: int, shards: int, folder: Path) -> None:
+    """Write Parquet shards of as many rows each."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source = lines(rows)
+    for number in range(shards):
+        table = pa.table({"text": list(islice(source, -(-rows // shards)))})
+        pq.write_table(table, folder / f"{number:05}.parquet", row_group_size=10_000)
+
+
+def prepare(path: str, model: str) -> dict[str, float]:
+    """Make the text ready and take batches; return seconds and the most MB held."""
+    import datasets  # noqa: F401 - its import is not what is measured
+
+    from cse_cli.data.batches import Batches, ViewPlan
+    from cse_cli.data.sources import open_text
+    from cse_cli.recipe.schema import Data
+    from registry.vocabulary import HubVocabulary
+
+    vocabulary = HubVocabulary(model)
+    vocabulary.ids(["loads the tokenizer, which is not what is measured"], LENGTH)
+    began = time.perf_counter()
+    text = open_text(Data(file=path), {"text"})
+    read = time.perf_counter()
+    batches = Batches(text, {"anchor": ViewPlan("text", vocabulary)}, BATCH, LENGTH, seed=0)
+    ready = time.perf_counter()
+    batches.batch(0)
+    order = time.perf_counter()
+    return {
+        "read": read - began,
+        "tokens": ready - read,
+        "first batch": order - ready,
+        **batch_times(batches),
+        "rows": text.rows,
+    }
+
+
+def stream(path: str, model: str) -> dict[str, float]:
+    """Stream 2,000 batches."""
+    import datasets  # noqa: F401
+
+    from cse_cli.data.batches import ViewPlan
+    from cse_cli.data.stream import Stream, open_stream
+    from cse_cli.recipe.schema import Data
+    from registry.vocabulary import HubVocabulary
+
+    vocabulary = HubVocabulary(model)
+    vocabulary.ids(["loads the tokenizer, which is not what is measured"], LENGTH)
+    before = psutil.Process().memory_info().rss
+    began = time.perf_counter()
+    text = open_stream(Data(file=path, streaming=True), {"text"})
+    made = Stream(text, {"anchor": ViewPlan("text", vocabulary)}, BATCH, LENGTH, 0)
+    opened = time.perf_counter()
+    made.batch(0)
+    first = time.perf_counter()
+    times = batch_times(made, range(1, 2000))
+    own = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before
+    state = made.state()
+    resumed = time.perf_counter()
+    again = Stream(text, made.plans, BATCH, LENGTH, 0)
+    again.load_state(2000, [state])
+    again.batch(2000)
+    return {
+        "open": opened - began,
+        "first batch": first - opened,
+        **times,
+        "resume": time.perf_counter() - resumed,
+        "MB over the tokenizer's": own / 2**20,
+    }
+
+
+def batch_times(batches: Any, steps: range = range(1, 401)) -> dict[str, float]:
+    """Return the median and the largest milliseconds of a batch."""
+    taken = []
+    for step in steps:
+        began = time.perf_counter()
+        batches.batch(step)
+        taken.append(1e3 * (time.perf_counter() - began))
+    return {"batch ms": statistics.median(taken), "largest ms": max(taken)}
+
+
+def measured(how: str, path: str, model: str, home: Path, processes: int) -> dict[str, float]:
+    """Return what a fresh process measures, with the processor seconds and the memory of it and its children."""
+    command = [sys.executable, __file__, "--inner", how, "--path", path, "--model", model]
+    environment = os.environ | {"CSE_HOME": str(home), "CSE_TOKENIZE_PROCESSES": str(processes)}
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    with peak_of(child.pid) as peak:
+        out, _ = child.communicate()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if child.returncode:
+        raise SystemExit(child.returncode)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {**json.loads(out.splitlines()[-1]), "wall": time.perf_counter() - began, "cpu": cpu, "peak MB": peak[0]}
+
+
+@contextmanager
+def peak_of(pid: int) -> Iterator[list[float]]:
+    """Watch a process and its children: the most MB together, pages of mapped files left out."""
+    found, ended = [0.0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.2):
+            held = 0
+            try:
+                for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+                    memory = process.memory_info()
+                    held += memory.rss - memory.shared
+            except psutil.Error:
+                continue
+            found[0] = max(found[0], held / 2**20)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        thread.join()
+
+
+def table(rows: list[tuple[str, dict[str, float]]]) -> None:
+    """Print a Markdown table."""
+    names = list(dict.fromkeys(name for _, values in rows for name in values))
+    print(f"| | {' | '.join(names)} |\n|---|{'---:|' * len(names)}")
+    for label, values in rows:
+        print(f"| {label} | {' | '.join(f'{values[n]:,.2f}' if n in values else '' for n in names)} |")
+
+
+def killed(path: str, model: str, home: Path, after: float, processes: int) -> None:
+    """Kill a process while it tokenises, and say what is kept."""
+    command = [sys.executable, __file__, "--inner", "prepare", "--path", path, "--model", model]
+    environment = os.environ | {"CSE_HOME": str(home), "CSE_TOKENIZE_PROCESSES": str(processes)}
+    child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    time.sleep(after)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    time.sleep(2)
+    kept = sorted((home / "cache" / "tokens").rglob("*.arrow"))
+    left = list((home / "cache" / "tokens").rglob("tmp*"))
+    print(f"killed after {after:.0f} s: kept {len(kept)} shards of 262,144 rows, {len(left)} unfinished files\n")
+    table([("the next start", measured("prepare", path, model, home, processes))])
+    print(f"\nunfinished files afterwards: {len(list((home / 'cache' / 'tokens').rglob('tmp*')))}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--model", default="mini_en")
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--stream", action="store_true")
+    parser.add_argument("--shards", type=int, default=100)
+    parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--after", type=float, default=60)
+    parser.add_argument("--folder", default=tempfile.gettempdir())
+    parser.add_argument("--inner", help=argparse.SUPPRESS)
+    parser.add_argument("--path", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.inner:
+        print(json.dumps({"prepare": prepare, "stream": stream}[asked.inner](asked.path, asked.model)))
+        return
+    folder = Path(tempfile.mkdtemp(prefix="cse-bench-", dir=asked.folder))
+    try:
+        if asked.stream:
+            write_shards(asked.rows, asked.shards, folder)
+            values = measured("stream", str(folder), asked.model, folder / "home", 1)
+            table([(f"{asked.rows:,} rows in {asked.shards} shards, 2,000 batches", values)])
+            return
+        path = folder / "text.txt"
+        write_text(asked.rows, path)
+        if asked.kill:
+            killed(str(path), asked.model, folder / "home", asked.after, asked.processes[0])
+            return
+        rows = []
+        for processes in asked.processes:
+            home = folder / f"home{processes}"
+            for start in ("first", "second"):
+                label = f"{asked.rows:,} rows, {processes} process{'es'[: 2 * (processes > 1)]}, {start} start"
+                rows.append((label, measured("prepare", str(path), asked.model, home, processes)))
+            kept = sum(file.stat().st_size for file in (home / "cache" / "tokens").rglob("*.arrow"))
+            rows[-1][1]["bytes a row"] = kept / asked.rows
+            shutil.rmtree(home)
+        table(rows)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
