@@ -29,7 +29,7 @@ Kind = Literal["model", "dataset"]
 Patterns = Sequence[str] | Callable[[Sequence[str]], Sequence[str]]
 """Names of files, with `*` inside one part of a path, or a function from all names of a repository to those wanted."""
 
-PATIENCE = 2.5
+PATIENCE = 8.0
 """Seconds that `unreachable` waits for the hub's first answer."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
