@@ -64,7 +64,7 @@ def archived(paths: Sequence[Path]) -> dict[str, Path]:
     folders = {name: folder.absolute() for name, folder in roots().items()}
     files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     found: dict[str, Path] = {}
-    for file in files:
+    for file in [*files, *_what_names_commits(files, folders["hub"])]:
         place = file.absolute()
         if place.is_dir() or place.is_relative_to(models.PRETRAINED):
             continue
@@ -75,6 +75,18 @@ def archived(paths: Sequence[Path]) -> dict[str, Path]:
                 f"two files would both be {name}: {found[name]} and {file}", "put one of them below $CSE_DATA"
             )
     return found
+
+
+def _what_names_commits(files: Sequence[Path], cache: Path) -> list[Path]:
+    """Return the hub's files that say which commit a branch is at and what it holds, of all snapshots."""
+    found: dict[Path, None] = {}
+    for file in files:
+        parts = file.absolute().relative_to(cache).parts if file.absolute().is_relative_to(cache) else ()
+        if len(parts) > 3 and parts[1] == "snapshots":
+            repository, commit = cache / parts[0], parts[2]
+            refs = [ref for ref in repository.glob("refs/**/*") if ref.is_file() and ref.read_text().strip() == commit]
+            found |= dict.fromkeys([*refs, *repository.glob(f"trees/{commit}.json")])
+    return list(found)
 
 
 def pack(files: Mapping[str, Path], recipes: Sequence[str], archive: Path, told: Told) -> Packed:
@@ -175,8 +187,9 @@ def _write(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, target:
         CseError: Another file is there, or the archive's is damaged.
     """
     if target.exists():
-        if _digest(target) == digest:
-            return False
+        branch = PurePosixPath(member.name).match("hub/*/refs/*")
+        if branch or _digest(target) == digest:
+            return False  # this machine's branches stay at their commits
         raise CseError(f"{target} exists already, with other content", "move it away, then unpack again")
     content = tar.extractfile(member)
     assert content is not None

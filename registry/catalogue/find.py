@@ -302,7 +302,7 @@ def _missing(about: DatasetEntry, split: str, refused: Sequence[str]) -> Missing
         why = f"and could not be fetched: {'; '.join(refused)}"
         ways += [
             f"on a connected machine `cse data download {about.name}`, then copy its cache (HF_HOME, CSE_HOME) here",
-            "set HF_ENDPOINT to a mirror of the hub that this machine reaches",
+            "set HF_ENDPOINT, or CSE_GITHUB_MIRROR, to a mirror that this machine reaches",
         ]
     else:
         why = "and no public source has it"

@@ -219,7 +219,7 @@ def _sentence(record: Record, column: Column, cell: object) -> str:
 
 
 def _number(record: Record, column: Column, cell: object) -> float:
-    typed = record.table.typed
+    typed = record.table.typed and column.parameter != ""  # the catalogue's own files may hold numbers as text
     allowed = isinstance(cell, int | float | Decimal) and not isinstance(cell, bool) if typed else True
     try:
         value = float(str(cell)) if allowed and "_" not in str(cell) else math.nan  # float("1_0") is 10

@@ -340,3 +340,12 @@ def test_every_source_gives_the_rows_that_the_catalogue_knows(name, key, network
     monkeypatch.setattr(sys.modules["registry.catalogue.find"], "entry", lambda _: alone)
     for split in splits:
         assert catalogue.fetch(name, split).known is True, split
+
+
+def test_scores_that_a_source_writes_as_text_are_numbers(toy, network):
+    """SimCLUE's labels are: {"label": "1"}."""
+    body = WEB + 'columns = { score = "label", subset = "" }\n[splits.test]\nrows = 2\nfiles.web = ["t.jsonl"]\n'
+    toy("toy", body, kind="pairs", columns=json.dumps(catalogue.PAIR_COLUMNS))
+    rows = [{"sentence1": "a", "sentence2": "b", "label": label} for label in ("1", "0")]
+    network.publish("https://example.org/abc/t.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+    assert [pair.score for pair in catalogue.read_pairs("toy", "test")] == [1.0, 0.0]

@@ -133,3 +133,16 @@ def lines_of_code(file):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
+
+
+def test_parameters_that_name_models_data_or_files_are_declared_so():
+    """What a run needs is known from them before its first download."""
+    named = ("model", "dataset", "datasets", "file", "translations", "generator", "discriminator", "fit_on")
+    undeclared = [
+        f"{entry.kind}.{entry.name}.{parameter}"
+        for registry in REGISTRIES
+        for entry in registry
+        for parameter in entry.parameters.model_fields
+        if parameter in named and parameter not in entry.resources
+    ]
+    assert undeclared == []
