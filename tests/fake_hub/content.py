@@ -216,8 +216,8 @@ class Models:
         self.copy("mini_en", "google-bert/bert-base-uncased")
         self.copy("mini_de", "google-bert/bert-base-multilingual-uncased")
         self.copy("mini_zh", "google-bert/bert-base-chinese")
-        self.copy("mini_zh", "denpa92/bert-base-cantonese", weights="bin", files=())
-        self.copy("mini_zh", "peterchou/simbert-chinese-base", weights="bin", files=("vocab.txt",))
+        self.copy("mini_zh", "denpa92/bert-base-cantonese", weights="bin", files=(), heads=False)
+        self.copy("mini_zh", "peterchou/simbert-chinese-base", weights="bin", files=("vocab.txt",), heads=False)
         self.change("peterchou/simbert-chinese-base", model_type=None)
         slow = ("tokenizer_config.json", "vocab.txt")
         self.copy("mini_en", "princeton-nlp/unsup-simcse-bert-base-uncased", weights="bin", files=slow)
@@ -242,19 +242,22 @@ class Models:
         *,
         weights: str = "safetensors",
         files: Sequence[str] = ("tokenizer.json", "tokenizer_config.json", "vocab.txt"),
+        heads: bool = True,
     ) -> Path:
         """One of our BERTs under another name; `weights` is "bin" where a repository has no safetensors."""
         folder, source = self.folder(theirs), self.small / ours
         for name in ("config.json", *files):
             shutil.copyfile(source / name, folder / name)
-        if weights == "safetensors":
-            shutil.copyfile(source / "model.safetensors", folder / "model.safetensors")
-        else:
+        if not heads:
             import torch
             from safetensors.torch import load_file
 
             torch.save(load_file(source / "model.safetensors"), folder / "pytorch_model.bin")
-        return folder
+            return folder
+        from transformers import BertForPreTraining
+
+        # The released checkpoints have a pooler and prediction heads, which recipes ask for; ours have none.
+        return self.save(BertForPreTraining.from_pretrained(source, dtype="float32"), theirs, weights)
 
     def change(self, name: str, **settings: Any) -> None:
         """Change values of a config.json; None takes them away."""
@@ -278,7 +281,7 @@ class Models:
 
     def large(self, theirs: str, *, weights: str = "safetensors", files: Sequence[str] = ()) -> None:
         """A random BERT of width `LARGE` with mini_en's vocabulary."""
-        from transformers import BertConfig, BertForMaskedLM
+        from transformers import BertConfig, BertForPreTraining
 
         files = files or ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
         config = BertConfig(
@@ -289,7 +292,7 @@ class Models:
             intermediate_size=2 * LARGE,
             max_position_embeddings=128,
         )
-        folder = self.save(BertForMaskedLM(config), theirs, weights)
+        folder = self.save(BertForPreTraining(config), theirs, weights)
         for name in files:
             shutil.copyfile(self.small / "mini_en" / name, folder / name)
 
@@ -327,6 +330,7 @@ class Models:
     def roberta(self, theirs: str, width: int, *, weights: str = "safetensors") -> None:
         """A random RoBERTa with a byte-level BPE vocabulary; the ones in "bin" have no tokenizer.json."""
         from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
+        from transformers.models.roberta.modeling_roberta import RobertaPooler
 
         folder = self.folder(theirs)
         self.bpe.save_model(str(folder))
@@ -339,7 +343,9 @@ class Models:
             max_position_embeddings=130,
             type_vocab_size=1,
         )
-        self.save(RobertaForMaskedLM(config), theirs, weights)
+        model = RobertaForMaskedLM(config)
+        model.roberta.pooler = RobertaPooler(config)  # the released checkpoints have both
+        self.save(model, theirs, weights)
         (folder / "tokenizer_config.json").write_text('{"model_max_length": 512}')
         if weights == "safetensors":
             RobertaTokenizerFast.from_pretrained(folder).backend_tokenizer.save(str(folder / "tokenizer.json"))
