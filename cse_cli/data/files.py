@@ -124,7 +124,7 @@ class TextFiles:
 
     def stream(self, paths: Sequence[Path | str]) -> Any:
         """Return a `datasets.IterableDataset` of raw tables over some of the files, a shard each, in this order."""
-        return _open(paths, self.format, self._options())
+        return guarded(paths[0], lambda: _open(paths, self.format, self._options()))
 
     def clean(self, raw: Any, where: str, first: int | None = None) -> Any:
         """Return our columns of a table as strings; blank lines become rows of empty cells.
@@ -288,8 +288,8 @@ def _read(path: Path | str, kind: str, options: Mapping[str, Any]) -> Iterator[A
     if kind == "csv" and not options:
         yield from _csv(Path(path))
         return
-    tables = _guarded(path, lambda: iter(_open([path], kind, options).iter(ROWS))) or iter(())
-    while (table := _guarded(path, lambda: next(tables, None))) is not None:
+    tables = guarded(path, lambda: iter(_open([path], kind, options).iter(ROWS))) or iter(())
+    while (table := guarded(path, lambda: next(tables, None))) is not None:
         yield table
 
 
@@ -313,8 +313,14 @@ def _csv(path: Path) -> Iterator[Any]:
     yield from as_tables(rows, header)
 
 
-def _guarded(path: Path | str, act: Any) -> Any:
-    """Return what `act` does, and what goes wrong in reading a file as one message."""
+def guarded(path: Path | str, act: Any) -> Any:
+    """Return what `act` does.
+
+    Raises:
+        CseError: A file cannot be read; one message whatever the builder, its codec or the hub's client raised.
+        MissingError: It is streamed from the hub, which does not answer.
+    """
+    import httpx2
     import pyarrow as pa
 
     try:
@@ -324,6 +330,10 @@ def _guarded(path: Path | str, act: Any) -> Any:
     except UnicodeDecodeError as error:
         line = _undecodable(Path(path))
         raise CseError(f"{path}{line}: not UTF-8: {error.reason}", "convert the file to UTF-8") from error
+    except httpx2.HTTPError as error:  # of the hub's client, and no OSError
+        raise MissingError(
+            f"{path}: the hub does not give it: {error}", "check the connection; resume the run"
+        ) from error
     except StopIteration:  # the json builder, at an empty file
         return None
     except (OSError, EOFError, ValueError, zlib.error, pa.ArrowException) as error:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cse_cli.data.batches import ViewPlan, check_share, derived, permuted, pieces_of
-from cse_cli.data.files import TextFiles, without_blanks
+from cse_cli.data.files import TextFiles, guarded, without_blanks
 from cse_cli.data.sources import named_parts, require
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
@@ -220,7 +220,8 @@ class Stream:
             shards.load_state_dict(place.start)
         start = place.start or shards.state_dict()
         number = place.block
-        for raw in shards.iter(self.text.buffer):
+        tables = shards.iter(self.text.buffer)
+        while (raw := guarded(self._where, lambda: next(tables, None))) is not None:
             table = without_blanks(self.text.files.clean(raw, self._where)).combine_chunks()
             key = derived(self.seed, place.epoch, self.rank, number)
             yield _Block(number, start, table, permuted(np.arange(len(table)), len(table), key))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from registry import hub
-from registry.errors import CseError, UnknownNameError, suggestion
+from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 
 _NAME = re.compile(r"hf:(?P<id>[\w.-]+/[\w.-]+)(:(?P<config>[^@\s]+))?(@(?P<revision>[^\s@:]+))?")
 _OWN = {"name", "version", "data_dir", "data_files", "description"}
@@ -244,11 +244,14 @@ def _columns(name: str, builder: str, paths: tuple[Path | str, ...], options: Ma
 def _load(name: str, builder: str, paths: tuple[Path | str, ...], options: Mapping[str, Any], **how: Any) -> Any:
     """Return the rows of files, by a builder of `datasets`."""
     import datasets
+    import httpx2
     import pyarrow as pa
 
     files = {"train": [str(path) for path in paths]}
     try:
         return datasets.load_dataset(builder, data_files=files, split="train", **how, **options)
+    except httpx2.HTTPError as error:  # where it is streamed; no OSError
+        raise MissingError(f"data set '{name}': the hub does not give it: {error}", "check the connection") from error
     except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error.__cause__ or error).split())
         raise CseError(

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 
+import datasets
+import httpx2
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import HfFileSystem
 
+from cse_cli.data.batches import ViewPlan
 from cse_cli.data.sources import open_text
+from cse_cli.data.stream import Stream, open_stream
 from cse_cli.recipe.schema import Data
 from registry import hub
 from registry.catalogue.hub_sets import HubSet, open_hub_set
 from registry.errors import CseError, MissingError, UnknownNameError
+from tests.cse_cli.data.vocabularies import Words
+from tests.fake_hub.fixture import use
+from tests.fake_hub.server import FakeHub
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -198,3 +206,67 @@ def test_a_hub_set_is_training_text():
 def test_a_missing_repository_is_told():
     with pytest.raises(MissingError, match="HF_HUB_OFFLINE"):
         open_hub_set("hf:me/nowhere", "train")
+
+
+@pytest.fixture
+def running(tmp_path, monkeypatch):
+    """A hub with a data set of three shards, and an empty cache."""
+    folder = tmp_path / "content" / "datasets" / "me" / "sentences" / "data"
+    folder.mkdir(parents=True)
+    for number in range(3):
+        rows = [f"sentence {number} {row}" for row in range(20)]
+        (folder / f"train-0000{number}-of-00003.parquet").write_bytes(parquet(sentence=rows))
+    (folder / "test-00000-of-00001.parquet").write_bytes(parquet(sentence=["t"]))
+    (tmp_path / "content" / "aliases.json").write_text("{}")
+    HfFileSystem.clear_instance_cache()  # it keeps the address of the test before
+    with FakeHub(tmp_path / "content") as hub_of_tests:
+        use(hub_of_tests, tmp_path / "hf", monkeypatch)
+        monkeypatch.setattr(datasets.config, "HF_ENDPOINT", hub_of_tests.endpoint)
+        yield hub_of_tests
+
+
+def snapshots(home):
+    return sorted(path.name for path in home.rglob("*.parquet"))
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("running")
+def test_only_the_files_of_a_split_are_fetched_and_found_again_without_the_hub(tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    data = Data(dataset=("hf:me/sentences",), column="sentence")
+    first = open_text(data, {"text"})
+    assert first.rows == 60
+    assert snapshots(tmp_path / "hf") == [f"train-0000{number}-of-00003.parquet" for number in range(3)]
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert open_text(data, {"text"}).fingerprint == first.fingerprint
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("running")
+def test_a_hub_that_goes_away_while_it_is_streamed_is_one_message(monkeypatch):
+    def silent(*_, **__):
+        raise httpx2.ReadTimeout("timed out")
+
+    text = open_stream(Data(dataset=("hf:me/sentences",), column="sentence", streaming=True), {"text"})
+    made = Stream(text, {"anchor": ViewPlan("text", Words())}, 4, 8, 0)
+    monkeypatch.setattr(pq, "read_schema", silent)
+    with pytest.raises(MissingError, match="the hub does not give it: timed out"):
+        made.batch(0)
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("running")
+def test_what_is_streamed_from_the_hub_is_not_kept(tmp_path):
+    text = open_stream(
+        Data(dataset=("hf:me/sentences",), column="sentence", streaming=True, shuffle_buffer=7), {"text"}
+    )
+    made = Stream(text, {"anchor": ViewPlan("text", Words())}, 4, 8, 0)
+    read = [cell for block in made.rows(0) for cell in block["text"]]
+    assert sorted(read) == sorted(f"sentence {number} {row}" for number in range(3) for row in range(20))
+    made.batch(0)
+    state, batch = made.state(), made.batch(1)["anchor"].ids
+    again = Stream(text, made.plans, 4, 8, 0)
+    again.load_state(1, [state])
+    assert again.batch(1)["anchor"].ids.equal(batch)
+    assert snapshots(tmp_path / "hf") == []

@@ -128,3 +128,50 @@ def test_validation_builds_and_fetches_nothing(written, monkeypatch):
     monkeypatch.setattr(module.TransformerEncoder, "__init__", refuse)
     monkeypatch.setattr("socket.socket.connect", refuse)
     assert load(written(MINIMAL)).recipe.title == "minimal"
+
+
+def test_folders_globs_and_lists_of_files_count_from_the_recipe(written, tmp_path):
+    folder = tmp_path / "sub" / "parts"
+    folder.mkdir(parents=True)
+    (folder / "a.txt").write_text("x\n")
+    for value, expected in (
+        ('"parts"', str(folder)),
+        ('"parts/*.txt"', str(folder / "*.txt")),
+        ('["parts/a.txt", "b.txt"]', (str(folder / "a.txt"), "b.txt")),
+    ):
+        recipe = load(written(MINIMAL.replace('dataset = "wiki1m"', f"file = {value}"), "sub/r.toml")).recipe
+        assert recipe.data.file == expected
+        assert load(written(to_toml(recipe.resolved()), "again.toml")).recipe.data == recipe.data
+    moved = MINIMAL.replace('dataset = "wiki1m"', 'file = ["/elsewhere/a.txt", "/b.txt"]')
+    assert load(written(moved, "sub/s.toml")).recipe.hash() == recipe.hash()
+
+
+def test_what_is_new_in_data_changes_no_hash_where_it_is_not_used(written):
+    path = written(MINIMAL)
+    plain = load(path).recipe
+    assert not {"streaming", "shuffle_buffer", "column"} & plain.resolved()["data"].keys()
+    assert load(path, ["data.streaming=false"]).recipe.hash() == plain.hash()
+    assert load(path, ["data.streaming=true", "train.steps=9"]).recipe.hash() != plain.hash()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ('dataset = "wiki1m"\nstreaming = true', "needs train.steps: the length of a stream is not known"),
+        ('dataset = "wiki1m"\nstreaming = true\nlimit = 5', "cannot limit what is streamed"),
+        ('dataset = "wiki1m"\nshuffle_buffer = 50', "only means something with streaming = true"),
+        ('dataset = "wiki1m"\ncolumn = "x"', "the catalogue knows the columns of its own"),
+        ('dataset = "hf:wiki"', r"r\.toml:3:11: data\.dataset: 'hf:wiki' names no data set of the hub: write hf:owner"),
+        ("file = []", "should be .*at least 1 item"),
+    ],
+)
+def test_what_data_cannot_mean_is_told(written, data, message):
+    with pytest.raises(RecipeError, match=message):
+        load(written(MINIMAL.replace('dataset = "wiki1m"', data)))
+
+
+def test_data_sets_of_the_hub_are_named_with_those_of_the_catalogue(written):
+    data = 'dataset = ["wiki1m", "hf:owner/name:config@v1"]\ncolumn = "sentence"'
+    recipe = load(written(MINIMAL.replace('dataset = "wiki1m"', data))).recipe
+    assert recipe.data.dataset == ("wiki1m", "hf:owner/name:config@v1")
+    assert recipe.data.column == "sentence"

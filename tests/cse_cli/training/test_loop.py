@@ -23,9 +23,11 @@ from cse_cli.tracking import NullTracker
 from cse_cli.training.checkpoint import method_state
 from cse_cli.training.loop import Trainer, state_digest
 from registry import LOSSES, QUEUES
+from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
 from registry.types import Encode, Evaluator
 from tests.fakes import FakeEncoder, WordVocabulary
+from tests.processes import on_ranks
 
 
 class Recorded(NullTracker):
@@ -155,6 +157,47 @@ def test_a_killed_run_ends_bit_for_bit_where_an_unbroken_one_does(
     assert (again.selection.step, again.selection.score) == (whole.selection.step, whole.selection.score)
     for (when, name), value in again_log.points.items():
         assert name.startswith("speed/") or log.points[when, name] == value
+
+
+def streamed(folder: str, text: str, stop: int | None) -> tuple[str, list[int]]:
+    """Train 10 streamed steps on one of several processes, in two parts if asked; return weights and rows seen."""
+
+    def ready() -> Prepared:
+        job = prepared(text, streamed=True, steps=10, checkpoint_every=3, evaluate_every=0)
+        assert isinstance(job.batches, Stream)
+        return replace(job, batches=replace(job.batches, rank=rank(), world=world_size()))
+
+    running = trainer(Path(folder), ready())
+    if stop is not None:
+        step = running._step
+
+        def dying() -> None:
+            if running.progress.step == stop:
+                raise Killed
+            step()
+
+        running._step = dying  # type: ignore[method-assign]
+        with pytest.raises(Killed):
+            running.run()
+        running = trainer(Path(folder), ready())
+        running.restore()
+    running.run()
+    return state_digest(method_state(running.method)), running.stepper.place["used"]
+
+
+@pytest.mark.process
+def test_two_processes_go_on_with_a_stream_as_if_they_had_not_stopped(text: str, tmp_path: Path) -> None:
+    whole = on_ranks(streamed, str(tmp_path / "whole"), text, None)
+    broken = on_ranks(streamed, str(tmp_path / "broken"), text, 5)
+    assert whole == broken
+    assert whole[0][0] == whole[1][0]
+
+
+@pytest.mark.process
+def test_a_stream_does_not_go_on_with_another_number_of_processes(text: str, tmp_path: Path) -> None:
+    on_ranks(streamed, str(tmp_path / "run"), text, None)
+    with pytest.raises(CseError, match="streamed by 2 processes and cannot go on with 1"):
+        trainer(tmp_path / "run", prepared(text, streamed=True, steps=20)).restore()
 
 
 def test_the_digest_sees_a_single_bit() -> None:

@@ -11,6 +11,7 @@ import torch
 
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
+from cse_cli.data.stream import Stream
 from cse_cli.recipe.load import load
 from cse_cli.resolve import resolve
 from cse_cli.training.loop import Trainer
@@ -158,3 +159,16 @@ def test_a_training_ends_the_thread_also_when_it_fails(
     with pytest.raises(KeyboardInterrupt):
         one.run()
     assert waiting() == []
+
+
+def test_a_place_taken_ahead_is_that_of_its_own_step(text: str) -> None:  # noqa: F811
+    """A checkpoint after a step must not skip the batches that were made in advance."""
+    stream, plain = (prepared(text, streamed=True).batches for _ in range(2))
+    assert isinstance(stream, Stream)
+    assert isinstance(plain, Stream)
+    ahead = Feed(stream.batch, 12, CPU, True, stream.state)
+    for step in range(12):
+        ready = ahead.take(step)
+        torch.testing.assert_close(ready.batch["anchor"].ids, plain.batch(step)["anchor"].ids, rtol=0, atol=0)
+        assert ready.place == plain.state()
+    ahead.close()
