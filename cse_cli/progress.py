@@ -21,6 +21,7 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.table import Column
 
 from cse_cli.observer import Started
 
@@ -61,7 +62,12 @@ class Screen:
     def downloading(self, what: str, done: int, total: int | None) -> None:
         """Say how many bytes are there: a bar in a terminal, else plain lines now and then."""
         if self.live:
-            self._waiting(what, (DownloadColumn(), TransferSpeedColumn()), done, total)
+            self._waiting(
+                what,
+                (DownloadColumn(table_column=Column(no_wrap=True)), TransferSpeedColumn(Column(no_wrap=True))),
+                done,
+                total,
+            )
         else:
             size = f"/{decimal(total)}" if total else ""
             self._plain(f"downloading {what}", f" {decimal(done)}{size}", done == total)
@@ -70,9 +76,10 @@ class Screen:
         if what != self._preparing or self._bar is None:
             self._close()
             self._preparing = what
+            name = Column(ratio=1, no_wrap=True, overflow="ellipsis")
             self._bar = Progress(
-                TextColumn("[dim]{task.description}[/dim]"), BarColumn(bar_width=None), *columns, TimeRemainingColumn(),
-                console=self.console, transient=True,
+                TextColumn("[dim]{task.description}[/dim]", table_column=name), BarColumn(bar_width=12), *columns,
+                TimeRemainingColumn(compact=True), console=self.console, transient=True, expand=True,
             )  # fmt: skip
             self._task = self._bar.add_task(escape(what), total=total)
             self._bar.start()
