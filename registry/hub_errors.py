@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from registry.errors import CseError, MissingError, UnknownNameError
+from registry.repository import Patterns, Repository, matches
 from registry.transfer import TransferError
-
-if TYPE_CHECKING:
-    from registry.hub import Patterns, Repository
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -87,8 +84,6 @@ def _other_commits(repository: Repository) -> list[str]:
 
 def no_such_files(repository: Repository, names: Sequence[str], patterns: Patterns) -> MissingError:
     """Return what to say where a repository lacks what is needed."""
-    from registry.hub import matches
-
     if callable(patterns):
         wanted = "any of the files that are needed"
     else:
