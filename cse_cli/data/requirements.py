@@ -274,9 +274,12 @@ def fetch(wanted: Sequence[Requirement], told: Told, *, force: bool = False) -> 
         MissingError: Something can be had from nowhere; told, with everything else that is missing, before the first
             download.
     """
-    found = [availability(one, ask_hub=True) for one in wanted]
-    if any(one.state == "fetchable" for one in found) and (reason := hub.unreachable()):
-        found = [_refused(one, reason) for one in found]
+    found = [availability(one) for one in wanted]
+    if not force and all(one.state == "here" for one in found):
+        return found
+    if any(_is_of_hub(one) for one in found):
+        reason = hub.unreachable()
+        found = [_asked(one, reason) if _is_of_hub(one) else one for one in found]
     if missing := [one for one in found if one.state == "missing"]:
         raise MissingError(*_told_missing(missing, [one for one in found if one.state == "fetchable"]))
 
@@ -290,11 +293,16 @@ def fetch(wanted: Sequence[Requirement], told: Told, *, force: bool = False) -> 
     return [availability(one) for one in wanted]
 
 
-def _refused(one: Availability, reason: str) -> Availability:
-    if one.state != "fetchable":
-        return one
+def _is_of_hub(one: Availability) -> bool:
+    return one.state == "fetchable" and one.origin.startswith(HUB)
+
+
+def _asked(one: Availability, unreachable: str | None) -> Availability:
+    """Return what the hub says of something it should have, or that it cannot be asked."""
+    if unreachable is None:
+        return availability(one.requirement, ask_hub=True)
     action = "`cse data pack` on a machine that reaches the network makes an archive of what a recipe needs"
-    return replace(one, state="missing", problem=f"not on this machine, and {reason}", action=action)
+    return replace(one, state="missing", problem=f"not on this machine, and {unreachable}", action=action)
 
 
 def _told_missing(missing: Sequence[Availability], fetchable: Sequence[Availability]) -> tuple[str, str]:
