@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from cse_cli.data.requirements import fetch, merged
+from cse_cli.data.requirements import fetch, requirements
 from cse_cli.job import Job
 from cse_cli.jobs import Asked
 from cse_cli.launch.spread import spread
@@ -17,7 +17,7 @@ from cse_cli.render.run import print_results, shown_metrics, write_json
 from cse_cli.results import Result
 from cse_cli.running import execute, prepare
 from registry import hub
-from registry.errors import CseError
+from registry.errors import CseError, MissingError
 
 Made = TypeVar("Made")
 
@@ -29,15 +29,29 @@ def run_all(queue: Sequence[Job], asked: Asked, *, as_json: bool) -> int:
         CseError: The only job failed, or the processes asked for cannot be had.
     """
     chosen = way(queue, asked.device, asked.processes, asked.workers)
-    commits = queue[0].resume.commits if queue[0].resume is not None else {}
-    with Screen() as screen, hub.pinned(commits):
-        fetch(merged(job.loaded.recipe for job in queue), screen.downloading)
+    with Screen() as screen:
+        _provide(queue, screen)
     if chosen.places:
         results, code = _at_once(queue, chosen.places)
     else:
         results, code = _each(queue, execute if chosen.processes == 1 else partial(_together, chosen.processes))
     show(queue, results, as_json=as_json)
     return code
+
+
+def _provide(queue: Sequence[Job], screen: Screen) -> None:
+    """Download what jobs need, before the first one starts.
+
+    Raises:
+        MissingError: The only job cannot have it; one of several says so when its turn comes.
+    """
+    for job in {job.loaded.recipe.hash(): job for job in queue}.values():
+        try:
+            with hub.pinned(job.resume.commits if job.resume is not None else {}):
+                fetch(requirements(job.loaded.recipe), screen.downloading)
+        except MissingError:
+            if len(queue) == 1:
+                raise
 
 
 def show(queue: Sequence[Job], results: Sequence[Result], *, as_json: bool) -> None:

@@ -179,7 +179,7 @@ def test_artifacts_say_what_ran(parts, home, tmp_path):
     store = fresh_store(home)
     result = run("mini/simcse_en", parts)
     names = {file.path for file in store.client.list_artifacts(result.run_id)}
-    files = {"recipe.toml", "resolved.toml", "environment.json", "result.json"}
+    files = {"recipe.toml", "resolved.toml", "commits.json", "environment.json", "result.json"}
     assert names == files | {"model", "figures", "series"}
     path = store.client.download_artifacts(result.run_id, "recipe.toml", str(tmp_path))
     assert Path(path).read_text() == (FOLDER / "mini" / "simcse_en.toml").read_text()

@@ -134,7 +134,9 @@ def test_memory_is_bounded_and_what_was_forgotten_is_encoded_again():
     whole = shared(texts)
     assert shared.known.held <= 3 * row
     assert encoder.rows == 8
-    torch.testing.assert_close(shared(texts[:2]), whole[:2], rtol=0, atol=0)
+    # 1e-6, as batches of any size agree: an Intel Xeon rounds the products of two rows otherwise than those of eight.
+    torch.testing.assert_close(shared(texts[:2]), whole[:2], rtol=0, atol=1e-6)
+    assert encoder.rows > 8
     assert shared.known.held <= 3 * row
 
 
