@@ -11,6 +11,7 @@ from typing import Any
 
 from registry.catalogue import Column, File
 from registry.catalogue.find import data_folder
+from registry.catalogue.sources import demand_columns
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 
 ROWS = 8192
@@ -101,12 +102,7 @@ class TextFiles:
         Raises:
             UnknownNameError: They lack one.
         """
-        for name in wanted:
-            if name not in self.columns:
-                raise UnknownNameError(
-                    f"{self.paths[0]}: no column '{name}'.{suggestion(name, self.columns)}",
-                    f"its columns are {', '.join(self.columns)}",
-                )
+        demand_columns(str(self.paths[0]), self.columns, wanted)
         kept = {name: self.columns[name] for name in wanted}
         return replace(self, columns=kept)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -142,12 +142,7 @@ class Source:
         Raises:
             UnknownNameError: It lacks one.
         """
-        for column in columns:
-            if column not in self.columns:
-                raise UnknownNameError(
-                    f"{self.where}: no column '{column}'.{suggestion(column, self.columns)}",
-                    f"its columns are {', '.join(self.columns)}",
-                )
+        demand_columns(self.where, self.columns, columns)
 
 
 def _as_text(record: Record, columns: Sequence[str]) -> tuple[str, ...]:
@@ -172,3 +167,16 @@ def own_source(path: Path) -> Source:
     """
     file = File(path)
     return Source(file.header(), (file,))
+
+
+def demand_columns(where: str, there: Collection[str], wanted: Sequence[str]) -> None:
+    """Check that what `where` names has the columns wanted.
+
+    Raises:
+        UnknownNameError: It lacks one.
+    """
+    for column in wanted:
+        if column not in there:
+            raise UnknownNameError(
+                f"{where}: no column '{column}'.{suggestion(column, there)}", f"its columns are {', '.join(there)}"
+            )
