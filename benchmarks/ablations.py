@@ -16,14 +16,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from cse_cli.job import Job
-from cse_cli.observer import Silent
+from cse_cli.core.console import Silent
+from cse_cli.recipe.cells import Cell, cells
+from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.running import prepare
-from cse_cli.study.cells import Cell, cells
-from cse_cli.study.load import all_studies, load_study
+from cse_cli.recipe.study import load_study
 from cse_cli.tracking import NullTracker
-from cse_cli.training.loop import Trainer
+from cse_cli.training.build import Job
+from cse_cli.training.run import prepare
+from cse_cli.training.trainer import Trainer
 from registry.errors import CseError
 
 SMALL = "studies/mini/"

@@ -21,14 +21,15 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from cse_cli.devices import Compute, choose
-from cse_cli.encoding import SentenceEncoder
-from cse_cli.results import STS_TASKS
+from cse_cli.core.devices import Compute, choose
+from cse_cli.core.results import STS_TASKS
+from cse_cli.evaluation.encoder import SentenceEncoder
 from registry import EVALUATORS, catalogue
 from registry.catalogue import Pair
 from registry.encoders.saved import open_encoder
-from registry.evaluators.correlation import aggregates
-from registry.types import Encoder, Tokens
+from registry.statistics import aggregates
+from registry.tokens import Tokens
+from registry.types import Encoder
 
 BATCH = 128
 

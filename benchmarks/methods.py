@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from cse_cli.recipe.find import all_recipes
+from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Recipe
 

@@ -63,7 +63,7 @@ def peak() -> float:
     """Return the most MB that this process has held."""
     import torch
 
-    from cse_cli.training.hardware import peak_memory
+    from cse_cli.training.timing import peak_memory
 
     return peak_memory(torch.device("cpu")) / 2**20
 

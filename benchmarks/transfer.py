@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cse_cli.devices import choose
-from cse_cli.encoding import SentenceEncoder
+from cse_cli.core.devices import choose
+from cse_cli.evaluation.encoder import SentenceEncoder
 from registry import EVALUATORS
 from registry.encoders.saved import open_encoder
 from registry.evaluators.folds import Rows

@@ -19,15 +19,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from cse_cli.job import Job
-from cse_cli.observer import Silent
+from cse_cli.core.console import Silent
 from cse_cli.recipe.load import load
-from cse_cli.running import execute
-from cse_cli.tuning.plan import Plan
+from cse_cli.training.build import Job
+from cse_cli.training.run import execute
+from cse_cli.tuning.config import Plan
+from cse_cli.tuning.search import SilentWatcher, run_search
 from cse_cli.tuning.study import open_study
-from cse_cli.tuning.tune import tune
-from cse_cli.tuning.watching import SilentWatcher
-from cse_cli.tuning.worker import Worker
+from cse_cli.tuning.workers import Worker
 from tests.cse_cli.tuning import postgres
 from tests.cse_cli.tuning.fake import good, knob, plan
 from tests.shrunken import recipe, small
@@ -66,10 +65,13 @@ def whole(folder: Path, runs: int) -> Iterator[tuple[str, float, float]]:
 
     each(rates[:FIRST])
     yield "run by itself", *(seconds / runs for seconds in timed(lambda: each(rates[FIRST:])))
-    tune(asked, SilentWatcher())
+    run_search(asked, SilentWatcher())
     yield (
         "as a trial",
-        *(seconds / runs for seconds in timed(lambda: tune(replace(asked, trials=FIRST + runs), SilentWatcher()))),
+        *(
+            seconds / runs
+            for seconds in timed(lambda: run_search(replace(asked, trials=FIRST + runs), SilentWatcher()))
+        ),
     )
 
 

@@ -1,17 +1,25 @@
-"""Looks at everything a run depends on, changes nothing, and is never stopped by what it finds."""
+"""Looks at everything a run depends on, changes nothing, and is never stopped by what it finds.
+
+`cse doctor`: a report to paste into an issue.
+
+The doctor's report: Markdown to paste into an issue, or JSON.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from cse_cli.home import home
-from cse_cli.tracking import location
-from registry.errors import CseError, TrackingError
+import typer
+
+from cse_cli.core.environment import environment, name_clash, without_password
+from cse_cli.core.paths import home
 
 State = Literal["ok", "note", "problem"]
 _LOW_DISK_GB = 2.0
@@ -55,13 +63,16 @@ def _state_directory() -> Iterator[Check]:
 
 
 def _tracking_store() -> Iterator[Check]:
+    from cse_cli.tracking import location
+    from registry.errors import TrackingError
+
     address = location.uri()
-    shown = location.shown(address)
+    shown = without_password(address)
     if not location.exists(address):
         yield Check("tracking store", "ok", f"{shown}, created by the first run")
         return
-    from cse_cli.tracking.buffer import waiting
     from cse_cli.tracking.reader import list_names
+    from cse_cli.tracking.writes import waiting
 
     try:
         runs = list_names()
@@ -79,7 +90,7 @@ def _tracking_store() -> Iterator[Check]:
 def _threads() -> Iterator[Check]:
     import torch
 
-    from cse_cli import cores
+    from cse_cli.core import devices as cores
 
     usual, cpus, limit = torch.get_num_threads(), cores.affinity(), cores.quota()
     room = f"{cpus} cores may be used" + ("" if limit is None else f", the time of {limit:g} is given")
@@ -139,6 +150,7 @@ def _data_sets() -> Iterator[Check]:
 
 def _place(name: str, split: str) -> str:
     from registry.catalogue.find import find
+    from registry.errors import CseError
 
     try:
         found = find(name, split)
@@ -155,3 +167,59 @@ def _hub() -> Iterator[Check]:
 
 
 _CHECKS = (_state_directory, _tracking_store, _threads, _components, _models, _data_sets, _hub)
+
+
+EPILOG = "Examples:  cse doctor  ·  cse doctor --json > report.json"
+
+
+def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False) -> None:
+    """Report versions, devices, store, models and data; exit 1 where something is broken. Changes nothing."""
+    if clash := name_clash():
+        # Nothing below can be imported then, our own errors included.
+        typer.echo(f"error: {clash}", err=True)
+        raise typer.Exit(1)
+
+    checks = examine()
+    (write_report_json if json_ else print_report)(environment(), checks)
+    raise typer.Exit(1 if any(check.state == "problem" for check in checks) else 0)
+
+
+_VERSIONS = ("cse", "python", "torch", "transformers", "tokenizers", "datasets", "mlflow", "optuna", "numpy")
+
+
+def print_report(environment: Mapping[str, Any], checks: Sequence[Check]) -> None:
+    """Print the report as Markdown: its lines stay readable without rendering."""
+    cuda = "; ".join(environment["cuda"]) or "none"
+    machine = f"{environment['platform']}, {environment['cpus']} CPUs, {environment['memory_gb']} GB"
+    lines = [
+        "## cse doctor",
+        "",
+        f"- versions: {', '.join(f'{name} {environment[name] or None}' for name in _VERSIONS)}",
+        f"- machine: {machine}, CUDA: {cuda}",
+        f"- working directory's commit: {environment['git'] or 'none'}",
+        f"- settings: {', '.join(f'{k}={v}' for k, v in environment['settings'].items()) or 'none'}",
+        "",
+        *(f"- {_word(check)} {check.about}: {_one_line(check.says)}" for check in checks),
+        "",
+        _verdict(checks),
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def write_report_json(environment: Mapping[str, Any], checks: Sequence[Check]) -> None:
+    """Write the same as one JSON document, with every installed package."""
+    document = {"schema_version": 1, "environment": environment, "checks": [asdict(check) for check in checks]}
+    sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def _word(check: Check) -> str:
+    return {"ok": "ok,", "note": "note,", "problem": "**problem**,"}[check.state]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _verdict(checks: Sequence[Check]) -> str:
+    problems = [check.about for check in checks if check.state == "problem"]
+    return f"problems: {', '.join(problems)}" if problems else "no problem found"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import typer
+from cse_cli.commands import add_all
 from markdown_table import cell, table
 from paper_pages import paper_tables
 from pydantic import BaseModel
@@ -22,7 +23,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from cse_cli.app import app
-from cse_cli.commands import add_all
 from cse_cli.recipe import schema
 from registry import REGISTRIES, Entry, Registry, Tune, catalogue
 from registry.models import known_models

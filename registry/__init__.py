@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from registry.core import Entry, Registry
     from registry.errors import CseError
-    from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES, REGISTRIES
+    from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES, REGISTRIES
     from registry.types import Tune
 
 _HOMES = {"CseError": "errors", "Tune": "types", "Entry": "core", "Registry": "core"}
@@ -26,6 +26,6 @@ def __getattr__(name: str) -> Any:
 
     if name not in __all__:
         raise AttributeError(f"module 'registry' has no attribute '{name}'")
-    value = getattr(import_module(f"registry.{_HOMES.get(name, 'kinds')}"), name)
+    value = getattr(import_module(f"registry.{_HOMES.get(name, 'registries')}"), name)
     globals()[name] = value
     return value

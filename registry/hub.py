@@ -4,6 +4,8 @@ The commit comes first: of the run that is taken up, of the name (`id@revision`)
 and only then the hub's answer. Files are looked up in the cache by that commit, so that a start with everything there
 asks nothing over the network. The layout (`blobs`, `snapshots`, `refs`, `trees` below `HF_HOME`) is that of
 huggingface_hub, so `hf`, transformers and datasets find what is fetched here, and the other way round.
+
+What a user is told when the hub refuses, and what can be done about it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from registry import hub_errors
+from registry.errors import CseError, MissingError, UnknownNameError
 from registry.paths import write_atomically
 from registry.repository import Kind, Patterns, RemoteFile, Repository, cache_folder, matches
 from registry.transfer import Download, TransferError, answers, disk_error, faults, get
@@ -88,7 +90,7 @@ def resolve(repository: Repository, *, hint: str = "") -> Repository:
         UnknownNameError: The hub has no such repository or revision.
         MissingError: The hub does not answer, or refuses.
     """
-    hub_errors.check_name(repository, hint)
+    check_name(repository, hint)
     if (commit := commit_of(repository)) is not None:
         return replace(repository, revision=commit)
     return _newest(repository, hint)
@@ -96,7 +98,7 @@ def resolve(repository: Repository, *, hint: str = "") -> Repository:
 
 def _newest(repository: Repository, hint: str) -> Repository:
     """Ask the hub which commit a branch or tag has now, and keep the answer."""
-    with hub_errors.not_a_hub(repository):
+    with not_a_hub(repository):
         about = _ask(repository, f"revision/{quote(repository.revision, safe='')}", hint).json()
         found = replace(repository, id=about["id"], revision=about["sha"])
     _keep(found.folder / "refs" / repository.revision, found.revision)
@@ -134,7 +136,7 @@ def missing_files(repository: Repository, patterns: Patterns) -> list[RemoteFile
 def _listing(repository: Repository, hint: str = "") -> list[RemoteFile]:
     """Ask the hub for all files, page after page, and keep them in the format of huggingface_hub's own listings."""
     files: dict[str, dict[str, Any]] = {}
-    with hub_errors.not_a_hub(repository):
+    with not_a_hub(repository):
         answer = _ask(repository, f"tree/{repository.revision}?recursive=true&expand=false", hint)
         rows: list[dict[str, Any]] = answer.json()
         while (following := answer.links.get("next", {}).get("url")) is not None:
@@ -248,7 +250,7 @@ def fetch(
         MissingError: The hub does not answer, or refuses.
         DiskError: The cache cannot be written.
     """
-    hub_errors.check_name(repository, hint)
+    check_name(repository, hint)
     if not force and (folder := cached(repository, patterns, complete=complete)) is not None:
         return folder
     fixed = repository.key in _pins or COMMIT.fullmatch(repository.revision)
@@ -256,7 +258,7 @@ def fetch(
     listing = _listing(repository, hint) if force else remote_files(repository, hint=hint)
     chosen = _chosen(listing, patterns)
     if not chosen or not _all_found(listing, patterns):
-        raise hub_errors.no_such_files(repository, [file.name for file in listing], patterns)
+        raise no_such_files(repository, [file.name for file in listing], patterns)
     try:
         for file in chosen:
             _place(repository, file, force, hint, repair)
@@ -314,7 +316,7 @@ def _place(repository: Repository, file: RemoteFile, force: bool, hint: str, rep
                 lock=repository.folder.parent / ".locks" / repository.folder.name / f"{file.blob}.lock",
             ).run()
         except TransferError as error:
-            raise hub_errors.explained(repository, error, hint) from error
+            raise explained(repository, error, hint) from error
     _link(blob, place)
 
 
@@ -365,4 +367,104 @@ def _get(repository: Repository, address: str, hint: str) -> Any:
     try:
         return get(address, headers=_headers(), label=repository.key)
     except TransferError as error:
-        raise hub_errors.explained(repository, error, hint) from error
+        raise explained(repository, error, hint) from error
+
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@contextmanager
+def not_a_hub(repository: Repository) -> Iterator[None]:
+    """Turn a failure to read an answer into one message: a network's login page answers everything with 200."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MissingError(
+            f"{repository.noun} {repository.id!r}: what answers at {repository.page} is no model hub",
+            "check HF_ENDPOINT, the proxy, and whether this network wants a login first",
+        ) from error
+
+
+def check_name(repository: Repository, hint: str) -> None:
+    """Refuse what can be no name of a repository.
+
+    Raises:
+        UnknownNameError: It cannot.
+    """
+    name = repository.id
+    if not _REPOSITORY.fullmatch(name) or "--" in name or ".." in name or name.endswith((".", "-", ".git")):
+        raise UnknownNameError(f"{name!r} is no {repository.noun} name.{hint}", _ways_out(repository))
+
+
+def explained(repository: Repository, error: TransferError, hint: str) -> CseError:
+    """Return what a refusal means to a user, and what can be done."""
+    what = f"{repository.noun} {repository.id!r}"
+    if error.code == "GatedRepo":
+        return MissingError(
+            f"{what} is gated: its owners want its terms accepted first",
+            f"accept them on {repository.page}, then `hf auth login` on this machine",
+        )
+    if error.code == "RevisionNotFound":
+        return UnknownNameError(
+            f"{what} has no revision {repository.revision!r}",
+            f"leave the revision out, or take one of {repository.page}/commits/main",
+        )
+    if error.code == "RepoNotFound" or error.status == 401:
+        return UnknownNameError(
+            f"the hub has no {what}, or it is private.{hint}",
+            f"`hf auth login` if it is yours, else {_ways_out(repository)}",
+        )
+    file = error.label.removeprefix(f"{repository.id}/")
+    part = f", file {file}," if file != error.label else ""
+    if error.status == 403:
+        return MissingError(
+            f"the hub refuses {what}{part} with {error.reason}",
+            f"`hf auth login` with a token that may read it, and accept its terms on {repository.page}",
+        )
+    if error.status == 404:
+        return MissingError(
+            f"the hub has not all of {what}{part} and says {error.reason}", f"see {repository.page}/tree/main"
+        )
+    message = f"{what}{part} is not on this machine and could not be fetched: {error.reason}.{hint}"
+    if "wrong bytes" in error.reason:
+        return MissingError(message, error.next_action)
+    if others := _other_commits(repository):
+        return MissingError(
+            f"{message} The cache has it at another commit than {repository.revision}.",
+            f"name that one, `{repository.id}@{others[0]}`, or {_ways_out(repository)}",
+        )
+    return MissingError(message, _ways_out(repository))
+
+
+def _other_commits(repository: Repository) -> list[str]:
+    folders = (repository.folder / "snapshots").glob("*/")
+    return sorted(folder.name for folder in folders if folder.name != repository.revision and any(folder.iterdir()))
+
+
+def no_such_files(repository: Repository, names: Sequence[str], patterns: Patterns) -> MissingError:
+    """Return what to say where a repository lacks what is needed."""
+    if callable(patterns):
+        wanted = "any of the files that are needed"
+    else:
+        lacking = [pattern for pattern in patterns if not any(matches(name, pattern) for name in names)]
+        wanted = "a file " + ", ".join(lacking)
+    shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return MissingError(
+        f"{repository.noun} {repository.id!r} at {repository.revision[:12]} has not {wanted}; it has {shown}",
+        f"look at {repository.page}/tree/{repository.revision}",
+    )
+
+
+def _ways_out(repository: Repository) -> str:
+    asked = f" --revision {repository.revision}" if _COMMIT.fullmatch(repository.revision) else ""
+    if repository.kind == "dataset":
+        asked += " --repo-type dataset"
+        own = "put the files below a folder that $CSE_DATA names"
+    else:
+        own = f"set model to a directory, or $CSE_MODELS to a folder that holds {repository.id!r}"
+    return (
+        f"one of: (1) {own}; "
+        f"(2) run `hf download {repository.id}{asked}` on a connected machine and copy its cache; "
+        "(3) set HF_ENDPOINT to a mirror you can reach"
+    )

@@ -17,8 +17,8 @@ from typing import Any
 
 from registry import hub
 from registry.errors import CseError, MissingError, suggestion
-from registry.hub import Repository
 from registry.paths import state_directory
+from registry.repository import Repository
 
 PRETRAINED = Path(__file__).parent / "pretrained"
 """Models shipped with the package."""

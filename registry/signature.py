@@ -13,7 +13,8 @@ from pydantic.errors import PydanticUserError
 from torch import Tensor, nn
 
 from registry.errors import RegistrationError
-from registry.types import AllDevices, Encoded, Encoder, NamesAView, Negatives, Reference, Resource
+from registry.tokens import Encoded
+from registry.types import AllDevices, Encoder, NamesAView, Negatives, Reference, Resource
 
 RESERVED = frozenset({"name", "weight", "views", "queue", "augment", "heads"})
 """Keys of a component's table that belong to the recipe, so no parameter may be called so."""

@@ -6,14 +6,15 @@ import math
 
 import pytest
 
-from cse_cli.job import Job
-from cse_cli.observer import Silent
+from cse_cli.core.console import Silent
+from cse_cli.recipe.cells import Cell, cells
+from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
-from cse_cli.running import prepare
-from cse_cli.study.cells import Cell, cells
-from cse_cli.study.load import all_studies, load_study
+from cse_cli.recipe.study import load_study
 from cse_cli.tracking import NullTracker
-from cse_cli.training.loop import Trainer
+from cse_cli.training.build import Job
+from cse_cli.training.run import prepare
+from cse_cli.training.trainer import Trainer
 from tests.shrunken import Small, small
 
 STEPS = 5

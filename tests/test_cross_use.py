@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
-from cse_cli.method import Method, Term
 from cse_cli.recipe.load import load
-from cse_cli.resolve import resolve
-from cse_cli.step import StepState
+from cse_cli.training.build import resolve
+from cse_cli.training.method import Method, Term
+from cse_cli.training.step import StepState
 from tests.shrunken import Small
 
 FOLDER = Path(__file__).resolve().parent.parent / "recipes"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 import typer
+from cse_cli.commands import add_all
 
 from cse_cli.app import app
-from cse_cli.commands import add_all
-from cse_cli.recipe.find import all_recipes
+from cse_cli.recipe.files import all_recipes
 from registry import REGISTRIES, catalogue, papers
 from tests.conftest import ROOT
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from cse_cli.devices import choose
-from cse_cli.encoding import SentenceEncoder
-from cse_cli.job import Job
-from cse_cli.observer import Silent
-from cse_cli.recipe.find import all_recipes
+from cse_cli.core.console import Silent
+from cse_cli.core.devices import choose
+from cse_cli.core.results import Result
+from cse_cli.evaluation.encoder import SentenceEncoder
+from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
-from cse_cli.results import Result
-from cse_cli.running import execute
 from cse_cli.tracking.reader import finished_results
+from cse_cli.training.build import Job
+from cse_cli.training.run import execute
 from registry import EVALUATORS, LOSSES
 from registry.encoders.saved import open_encoder
 from tests.cse_cli.tracking.stores import fresh_store

@@ -16,16 +16,16 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cse_cli.core.devices import Compute
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
-from cse_cli.devices import Compute
 from cse_cli.recipe.load import load
-from cse_cli.resolve import resolve
-from cse_cli.training import stepper as stepping
-from cse_cli.training.stepper import Stepper
+from cse_cli.training import trainer as stepping
+from cse_cli.training.build import resolve
+from cse_cli.training.trainer import Stepper
 from registry.augmenters.fgsm import Fgsm
+from registry.device import sent
 from registry.encoders.ema import Ema
-from registry.waiting import sent
 from tests.shrunken import STEPS, Small
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
@@ -64,7 +64,7 @@ def meta(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a step run on the meta device, which has no autocast and no fused optimiser."""
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
-    monkeypatch.setattr("cse_cli.method.autocast", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("cse_cli.training.method.autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr(stepping, "make_optimizer", lambda method, _: torch.optim.AdamW(method.parameters()))
     # What is looked at once, before the first update.
     monkeypatch.setattr(Ema, "_check_start", lambda self: setattr(self, "_checked", True))

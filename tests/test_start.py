@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from cse_cli.checking import check, recipe_files
+from cse_cli.data.check import check, recipe_files
 from tests.test_imports import HEAVY, ROOT
 
 TORCH_SECONDS = 1.6

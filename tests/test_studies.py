@@ -6,10 +6,10 @@ from functools import cache
 
 import pytest
 
+from cse_cli.recipe.cells import Cell, cells
+from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
-from cse_cli.study.cells import Cell, cells
-from cse_cli.study.load import all_studies, load_study, studies_of
-from cse_cli.study.schema import Study
+from cse_cli.recipe.study import Study, load_study, studies_of
 from registry import papers
 
 MINI = "studies/mini/"

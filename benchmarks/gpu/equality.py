@@ -21,13 +21,13 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from benchmarks.gpu.document import write
-from cse_cli.job import Job
-from cse_cli.observer import Silent
-from cse_cli.recipe.find import all_recipes
+from cse_cli.core.console import Silent
+from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
-from cse_cli.running import prepare
 from cse_cli.tracking import NullTracker
-from cse_cli.training.loop import Trainer
+from cse_cli.training.build import Job
+from cse_cli.training.run import prepare
+from cse_cli.training.trainer import Trainer
 from registry.models import quiet_transformers
 from tests.shrunken import Small, small
 

@@ -52,7 +52,7 @@ class Setting:
         batch: Sentences a step.
         length: Tokens a sentence is cut to.
         precision: "fp32" or "bf16".
-        device: As `cse_cli.devices.choose` takes it.
+        device: As `cse_cli.core.devices.choose` takes it.
         seed: Of order and dropout.
         options: `--set` texts for our own way, such as train.compile=on.
     """

@@ -59,7 +59,7 @@ def suite(model: str, device: str, precision: str, repeats: int, sentences: int 
         sentences: So many generated ones, whether the sets are there or not.
     """
     from benchmarks.encoding import ours
-    from cse_cli.devices import choose
+    from cse_cli.core.devices import choose
     from registry.encoders.saved import open_encoder
     from registry.errors import MissingError
 
@@ -85,7 +85,7 @@ def _generated_pairs(encoder: Any, length: int, compute: Any, count: int) -> str
     from scipy.stats import spearmanr
 
     from benchmarks.training.material import STS_LENGTHS, generated
-    from cse_cli.encoding import SentenceEncoder
+    from cse_cli.evaluation.encoder import SentenceEncoder
 
     encode = SentenceEncoder(encoder, compute, None, length)
     vectors = encode(generated(count, STS_LENGTHS))

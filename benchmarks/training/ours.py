@@ -12,13 +12,13 @@ from torch import Tensor
 
 from benchmarks.training.clock import Clock
 from benchmarks.training.material import Setting
+from cse_cli.core.console import Silent
 from cse_cli.data.batches import Batches
-from cse_cli.job import Job
-from cse_cli.observer import Silent
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.running import prepare
 from cse_cli.tracking import NullTracker
-from cse_cli.training.loop import Trainer
+from cse_cli.training.build import Job
+from cse_cli.training.run import prepare
+from cse_cli.training.trainer import Trainer
 
 MANY = 1_000_000
 """Steps of the whole training where nothing else is asked for: the rate then hardly falls."""

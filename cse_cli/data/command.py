@@ -1,10 +1,16 @@
-"""`cse data`: what there is to train and evaluate on, how it gets here and to other machines, and parallel text."""
+"""`cse data`: what there is to train and evaluate on, how it gets here and to other machines, and parallel text.
+
+`cse check`: recipes and studies validated without building anything.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from cse_cli.recipe.completion import complete_recipe_or_study
 
 LIST_EPILOG = "Examples:  cse data list  ·  CSE_DATA=~/data cse data list  ·  cse data list --json"
 CHECK_EPILOG = "Examples:  cse data check  ·  cse data check stsb sickr  ·  cse data check wiki1m --json"
@@ -21,18 +27,6 @@ TRANSLATE_EPILOG = (
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-
-
-def add(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(help="List, check, download, translate and pack data sets.", no_args_is_help=True)
-    group.command("list", epilog=LIST_EPILOG)(list_datasets)
-    group.command("check", epilog=CHECK_EPILOG)(check)
-    group.command("download", epilog=DOWNLOAD_EPILOG)(download)
-    group.command("pack", epilog=PACK_EPILOG)(pack)
-    group.command("unpack", epilog=UNPACK_EPILOG)(unpack)
-    group.command("translate", epilog=TRANSLATE_EPILOG)(translate)
-    app.add_typer(group, name="data")
 
 
 def list_datasets(json_: AsJson = False) -> None:
@@ -67,15 +61,15 @@ def download(
     json_: AsJson = False,
 ) -> None:
     """Download data sets and models from where the catalogue says, and check them; what is here already stays."""
-    from cse_cli.data.requirements import fetch, merged, named
+    from cse_cli.core.console import Screen
+    from cse_cli.data.requirements import fetch, merged_requirements, named
     from cse_cli.data.view import print_availability, write_availability
-    from cse_cli.progress import Screen
     from cse_cli.recipe.load import load
     from registry.errors import CseError
 
     if not names and not for_:
         raise CseError("nothing to download", "name data sets or models, or give --for RECIPE")
-    wanted = [*named(names or []), *merged(load(name).recipe for name in for_ or [])]
+    wanted = [*named(names or []), *merged_requirements(load(name).recipe for name in for_ or [])]
     with Screen() as screen:
         got = fetch(wanted, screen.downloading, force=force)
     (write_availability if json_ else print_availability)(got)
@@ -89,16 +83,16 @@ def pack(
     """Write one archive of all that recipes need, for a machine without internet; `cse data unpack` reads it there."""
     from pathlib import Path
 
+    from cse_cli.core.console import Screen
     from cse_cli.data.pack import archived
     from cse_cli.data.pack import pack as write
-    from cse_cli.data.requirements import fetch, merged
+    from cse_cli.data.requirements import fetch, merged_requirements
     from cse_cli.data.view import print_packed, write_packed
-    from cse_cli.progress import Screen
     from cse_cli.recipe.load import load
 
     archive = Path(output or f"{Path(recipes[0]).stem}.tar").expanduser()
     with Screen() as screen:
-        here = fetch(merged(load(name).recipe for name in recipes), screen.downloading)
+        here = fetch(merged_requirements(load(name).recipe for name in recipes), screen.downloading)
         packed = write(archived([path for one in here for path in one.paths]), recipes, archive, screen.downloading)
     (write_packed if json_ else print_packed)(packed, f"cse data unpack {archive.name}")
 
@@ -109,9 +103,9 @@ def unpack(
     """Put the models and data of an archive where runs find them; each file is checked."""
     from pathlib import Path
 
+    from cse_cli.core.console import Screen
     from cse_cli.data.pack import unpack as read
     from cse_cli.data.view import print_packed, write_packed
-    from cse_cli.progress import Screen
 
     with Screen() as screen:
         packed = read(Path(archive).expanduser(), screen.downloading)
@@ -145,12 +139,12 @@ def translate(
     json_: AsJson = False,
 ) -> None:
     """Translate a column and write a .tsv with columns `text` and `translation`; killed, it goes on."""
+    from cse_cli.core.console import Screen
     from cse_cli.data.languages import Pair
     from cse_cli.data.translate import Request, parse_shard
     from cse_cli.data.translate import translate as make
     from cse_cli.data.translator import Settings
     from cse_cli.data.view import print_interrupted, print_translation, write_translation
-    from cse_cli.progress import Screen
 
     settings = Settings(model, prefix, Pair(source_language, target_language), beams, max_length)
     part = parse_shard(shard)
@@ -162,3 +156,60 @@ def translate(
             print_interrupted()
             raise typer.Exit(130) from None
     (write_translation if json_ else print_translation)(made)
+
+
+CHECK_RECIPES_EPILOG = (
+    "Examples:  cse check  ·  cse check recipes/  ·  cse check my.toml ifcl_en --json  ·  "
+    "cse check studies/ifcl_fig4c  ·  cse check --data simcse_en"
+)
+
+
+def check_recipes(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Recipes, studies, names or folders; all known if left out.", autocompletion=complete_recipe_or_study
+        ),
+    ] = None,
+    data: Annotated[
+        bool, typer.Option("--data", help="List the models, data sets and files they need; exit 3 if one is missing.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Validate recipes, and studies cell by cell: names, types, ranges, references. Needs no model, data or network."""
+    from cse_cli.data.check import check as check_one
+    from cse_cli.data.check import recipe_files
+    from cse_cli.recipe.completion import remember
+    from cse_cli.recipe.view import print_checks, write_json
+
+    checks = [check_one(path) for path in recipe_files(paths or [])]
+    wrong = sum(not one["valid"] for one in checks)
+    if data and not wrong:
+        raise typer.Exit(_look_for_data(recipe_files(paths or []), as_json=json_))
+    if json_:
+        kinds = {kind: [one for one in checks if one["kind"] == kind] for kind in ("recipe", "study")}
+        write_json({"checked": len(checks), "invalid": wrong, "recipes": kinds["recipe"], "studies": kinds["study"]})
+    else:
+        print_checks(checks)
+    if wrong:
+        raise typer.Exit(2)
+    remember()
+
+
+def _look_for_data(files: list[Path], *, as_json: bool) -> int:
+    """List what recipes need on this machine; return the exit code."""
+    from cse_cli.data.check import requirements_of
+    from cse_cli.data.view import print_requirements, write_availability
+
+    found = requirements_of(files)
+    (write_availability if as_json else print_requirements)(found)
+    return 3 if any(one.state == "missing" for one in found) else 0
+
+
+app = typer.Typer(help="List, check, download, translate and pack data sets.", no_args_is_help=True)
+app.command("list", epilog=LIST_EPILOG)(list_datasets)
+app.command("check", epilog=CHECK_EPILOG)(check)
+app.command("download", epilog=DOWNLOAD_EPILOG)(download)
+app.command("pack", epilog=PACK_EPILOG)(pack)
+app.command("unpack", epilog=UNPACK_EPILOG)(unpack)
+app.command("translate", epilog=TRANSLATE_EPILOG)(translate)

@@ -91,7 +91,7 @@ def requirements(recipe: Recipe) -> list[Requirement]:
     return _distinct(chain(_of_training(recipe), wanted))
 
 
-def merged(recipes: Iterable[Recipe]) -> list[Requirement]:
+def merged_requirements(recipes: Iterable[Recipe]) -> list[Requirement]:
     """Return what several recipes need, each once, with all the places that name it."""
     return _distinct(one for recipe in recipes for one in requirements(recipe))
 

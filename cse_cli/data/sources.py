@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from cse_cli import home
+from cse_cli.core import paths as home
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
 from cse_cli.data.tokens import Progress, TextColumn, TokenColumn, cache_error, join, tokenise
 from cse_cli.recipe.schema import Data

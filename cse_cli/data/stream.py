@@ -22,7 +22,7 @@ from cse_cli.data.files import TextFiles, guarded, without_blanks
 from cse_cli.data.sources import named_parts, require
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
-from registry.types import Sample, Tokens, Vocabulary
+from registry.tokens import Sample, Tokens, Vocabulary
 
 BUFFER = 10_000
 """Rows of a block, where the recipe does not say."""

@@ -20,8 +20,8 @@ from typing import Any
 
 from filelock import FileLock
 
-from cse_cli import home
-from cse_cli.cores import allowed
+from cse_cli.core import paths as home
+from cse_cli.core.devices import allowed
 from registry.errors import CseError
 from registry.tokens import Vocabulary
 

@@ -16,11 +16,10 @@ from typing import Protocol, Self
 
 from filelock import FileLock, Timeout
 
-from cse_cli import home
-from cse_cli.cores import settle
+from cse_cli.core import paths as home
+from cse_cli.core.devices import choose, settle, worker_devices
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.translator import Batch, Settings, Translator, Workers
-from cse_cli.devices import choose, worker_devices
 from cse_cli.recipe.schema import Data
 from registry import catalogue
 from registry.errors import CseError

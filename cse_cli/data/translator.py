@@ -20,9 +20,8 @@ from typing import Any
 
 import torch
 
-from cse_cli.cores import allowed, chosen_by_hand
+from cse_cli.core.devices import Compute, allowed, choose, chosen_by_hand
 from cse_cli.data.languages import Instruction, Pair, instruction
-from cse_cli.devices import Compute, choose
 from registry.errors import CseError, RunFailedError
 from registry.models import digest, load_config, load_tokenizer, locate, quiet_transformers
 

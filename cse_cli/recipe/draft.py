@@ -1,22 +1,26 @@
-"""A recipe between its tables and its schema: each part checked by itself, names not yet looked up."""
+"""A recipe between its tables and its schema: each part checked by itself, names not yet looked up.
+
+Component tables checked against their components' signatures: names, parameters, defaults.
+
+Tables of the schema, checked one at a time so that every problem is told and not just the first.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from cse_cli.recipe.origins import Origins
-from cse_cli.recipe.parts import Checked, check_part
-from cse_cli.recipe.places import place_file
-from cse_cli.recipe.positions import Keys
-from cse_cli.recipe.problems import Problems
+from pydantic import BaseModel, ValidationError
+
+from cse_cli.recipe.errors import Checking, Keys, Origins, Problems, report, shown_value
+from cse_cli.recipe.files import place_file
 from cse_cli.recipe.schema import Data, Evaluate, LossPart, Paper, Recipe, Train, TuneRange, View
-from cse_cli.recipe.sections import check_section
-from cse_cli.recipe.wording import shown_value
-from registry.core import Registry
-from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry.core import Entry, Registry
+from registry.errors import UnknownNameError
+from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 
 _LOSS_KEYS = frozenset({"weight", "views", "queue"})
 _ENCODER_KEYS = frozenset({"heads"})
@@ -170,3 +174,107 @@ def _check_names(section: Keys, found: Mapping[str, Any], problems: Problems) ->
         if not (key[:1].isalpha() and plain.isalnum() and key.isascii()):
             message = "a name starts with a letter and has only letters, digits, '_' and '-'"
             problems.add((*section, key), message, at_key=True)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A component table after its check.
+
+    Args:
+        keys: Its path in the recipe.
+        table: `name`, `params` with every default, and the recipe's own keys as written.
+        entry: None where no component has that name.
+    """
+
+    keys: Keys
+    table: dict[str, Any]
+    entry: Entry[Any] | None
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Parameter → value."""
+        params: dict[str, Any] = self.table["params"]
+        return params
+
+
+def check_part(table: Any, registry: Registry[Any], keys: Keys, own: frozenset[str], problems: Problems) -> Checked:
+    """Check one component table; the last of `keys` is its name where it gives none, `own` are the recipe's keys."""
+    if not isinstance(table, Mapping):
+        problems.add(keys, f"should be a table, not {shown_value(table)}")
+        return Checked(keys, {"name": str(keys[-1]), "params": {}}, None)
+    rest = {key: value for key, value in table.items() if key in own}
+    params = {key: value for key, value in table.items() if key not in own and key != "name"}
+    entry = _entry(table, registry, keys, problems)
+    if entry is None:
+        return Checked(keys, {"name": str(table.get("name", keys[-1])), "params": {}, **rest}, None)
+    known = [*entry.parameters.model_fields, *sorted(own)]
+    params = _check_params(
+        entry, Checking(params, keys, known, f"{registry.singular} '{entry.name}'", "parameter"), problems
+    )
+    return Checked(keys, {"name": entry.name, "params": params, **rest}, entry)
+
+
+def _entry(table: Mapping[str, Any], registry: Registry[Any], keys: Keys, problems: Problems) -> Entry[Any] | None:
+    keyed = isinstance(keys[-1], str) and len(keys) > 1
+    if "name" not in table and not keyed:
+        problems.add(keys, f"needs a `name`: which {registry.singular} it is", at_key=True)
+        return None
+    name = table.get("name", keys[-1])
+    if not isinstance(name, str):
+        problems.add((*keys, "name"), f"should be text in quotes, not {shown_value(name)}")
+        return None
+    try:
+        return registry[name]
+    except UnknownNameError as error:
+        hint = "" if "name" in table else f"; a table called otherwise needs a `name`, one of the {registry.kind}"
+        action = f" Known: {', '.join(registry.names())}." if "Did you mean" not in error.message else ""
+        where = (*keys, "name") if "name" in table else keys
+        problems.add(where, f"{error.message}{action}{hint}", at_key="name" not in table)
+        return None
+
+
+def _check_params(entry: Entry[Any], checking: Checking, problems: Problems) -> dict[str, Any]:
+    """Return the parameters with every default; wrong ones are reported and take their default."""
+    try:
+        params = entry.parameters.model_validate(dict(checking.table)).model_dump()
+    except ValidationError as error:
+        wrong = report(error, checking, problems)
+    else:
+        for name, value in checking.table.items():
+            if isinstance(value, bool) and not isinstance(params[name], bool):
+                # A choice among 0 and 1 takes false and true: Python calls them equal.
+                problems.add((*checking.keys, name), f"should be {int(value)}, not {shown_value(value)}")
+        return params
+    good = {key: value for key, value in checking.table.items() if key not in {path[0] for path in wrong if path}}
+    fields = entry.parameters.model_fields.items()
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
+    return {**defaults, **good}
+
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def check_section(model: type[S], table: Any, keys: Keys, problems: Problems) -> S | None:
+    """Return the section; what is wrong is reported and takes its default, and None stands for what has none."""
+    if not isinstance(table, Mapping):
+        problems.add(keys, f"should be a table, not {shown_value(table)}")
+        table = {}
+    try:
+        return model.model_validate(dict(table))
+    except ValidationError as error:
+        known = [field.alias or name for name, field in model.model_fields.items() if name != "params"]
+        what = f"[{'.'.join(str(key) for key in keys)}]" if keys else "the recipe"
+        wrong = report(error, Checking(table, keys, known, what), problems)
+    try:
+        return model.model_validate(_without(table, wrong))
+    except ValidationError:
+        return None
+
+
+def _without(table: Mapping[str, Any], wrong: list[Keys]) -> dict[str, Any]:
+    """Return the table less what is wrong; the key of a wrong item in an array goes as a whole."""
+    repaired: dict[str, Any] = copy.copy(dict(table))
+    for path in wrong:
+        if path:
+            repaired.pop(str(path[0]), None)
+    return repaired

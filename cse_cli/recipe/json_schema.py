@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from cse_cli.recipe.schema import Data, EncoderPart, LossPart, Recipe, Section, View
 from registry import catalogue
 from registry.core import Entry, Registry
-from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.signature import documented
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -1,22 +1,26 @@
-"""Merged tables → a complete recipe, or every reason why not."""
+"""Merged tables → a complete recipe, or every reason why not.
+
+The names in a recipe looked up: encoders, views, inputs of losses.
+
+Rules between the sections of a recipe: selection, paper row, budget, tuning.
+
+What a recipe says of its data, held against the catalogue: names, splits, columns.
+"""
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cse_cli.recipe.data_rules import check_data
-from cse_cli.recipe.draft import Draft, check_top_level, draft
-from cse_cli.recipe.origins import Origins
-from cse_cli.recipe.parts import Checked
-from cse_cli.recipe.positions import Keys
-from cse_cli.recipe.problems import Problems
-from cse_cli.recipe.references import check_references, complete_inputs
-from cse_cli.recipe.rules import check_rules
+from cse_cli.recipe.draft import Checked, Draft, check_top_level, draft
+from cse_cli.recipe.errors import Keys, Origins, Problems
+from cse_cli.recipe.paths import check_tune_paths
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, Part, Recipe, Train
-from cse_cli.recipe.tune_paths import check_tune_paths
+from registry import catalogue, papers
+from registry.catalogue.hub_sets import HubSet
+from registry.errors import CseError, UnknownNameError, suggestion
 
 
 def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
@@ -89,3 +93,298 @@ def _built(parts: Mapping[str, Checked]) -> dict[str, Part]:
 
 def _part(part: Checked) -> Part:
     return Part(name=part.table["name"], params=part.params)
+
+
+def check_references(draft: Draft, problems: Problems) -> None:
+    """Report every encoder, view and input that a recipe names and does not have, and views that nothing uses."""
+    used = _check_losses(draft, problems)
+    for name, view in draft.views.items():
+        _known("encoder", view.encoder, draft.encoders, ("views", name, "encoder"), problems)
+    for part in draft.parts():
+        used |= _check_part(part, draft, problems)
+    for name in draft.views:
+        if name not in used and all(part.entry is not None for part in draft.parts()):
+            message = "no loss, queue or augmenter uses this view: it would only cost time; remove it"
+            problems.add(("views", name), message, at_key=True)
+
+
+def complete_inputs(draft: Draft) -> dict[str, dict[str, str]]:
+    """Return loss → input → view, with the views that inputs take by default."""
+    complete: dict[str, dict[str, str]] = {}
+    for name, loss in draft.losses.items():
+        entry = draft.loss_parts[name].entry
+        inputs = [i.name for i in entry.inputs if i.kind != "negatives"] if entry else []
+        given = {i: loss.views.get(i, i) for i in inputs}
+        complete[name] = {i: view for i, view in given.items() if view in draft.views}
+    return complete
+
+
+def _check_losses(draft: Draft, problems: Problems) -> set[str]:
+    used: set[str] = set()
+    for name, loss in draft.losses.items():
+        entry = draft.loss_parts[name].entry
+        if entry is None:
+            used |= set(loss.views.values())
+            continue
+        inputs = {i.name: i for i in entry.inputs}
+        for given in loss.views:
+            if given not in inputs or inputs[given].kind == "negatives":
+                _refuse_input(entry.name, given, inputs.keys(), ("losses", name, "views", given), problems)
+        for i in entry.inputs:
+            if i.kind == "negatives":
+                continue
+            view = loss.views.get(i.name, i.name)
+            used.add(view)
+            if view not in draft.views and (i.name in loss.views or not i.optional):
+                _missing_view(name, entry.name, i.name, view, draft, problems)
+    return used
+
+
+def _refuse_input(loss: str, given: str, inputs: Iterable[str], keys: Keys, problems: Problems) -> None:
+    if given in inputs:
+        problems.add(keys, f"input '{given}' of loss '{loss}' is filled by the queue, not by a view", at_key=True)
+        return
+    known = f" It has: {', '.join(inputs)}."
+    message = f"loss '{loss}' has no input '{given}'.{suggestion(given, inputs) or known}"
+    problems.add(keys, message, at_key=True)
+
+
+def _missing_view(name: str, loss: str, i: str, view: str, draft: Draft, problems: Problems) -> None:
+    keys: Keys = ("losses", name, "views", i) if i in draft.losses[name].views else ("losses", name)
+    hint = suggestion(view, draft.views) or f" Known: {', '.join(draft.views) or 'none'}."
+    advice = "" if len(keys) > 2 else f' Declare [views.{view}], or map it: views = {{ {i} = "…" }}.'
+    message = f"loss '{loss}' needs a view for '{i}': unknown view '{view}'.{hint}{advice}"
+    problems.add(keys, message, at_key=len(keys) == 2)
+
+
+def _check_part(part: Checked, draft: Draft, problems: Problems) -> set[str]:
+    """Check the parameters of one component that name encoders and views; return the views."""
+    views: set[str] = set()
+    for reference in part.entry.references if part.entry else ():
+        value = part.params.get(reference.parameter)
+        if not isinstance(value, str):
+            continue
+        keys = (*part.keys, reference.parameter)
+        known = _earlier(part.keys, reference.kind, draft)
+        if reference.kind == "view":
+            views.add(value)
+        everything = draft.encoders if reference.kind == "encoder" else draft.views
+        if value in everything and value not in known:
+            section = f"{reference.kind}s"
+            problems.add(keys, f"{reference.kind} '{value}' must stand earlier in the recipe than {part.keys[1]!r}: "
+                         f"move [{section}.{value}] up")  # fmt: skip
+        else:
+            _known(reference.kind, value, known, keys, problems)
+    return views
+
+
+def _earlier(keys: Keys, kind: str, draft: Draft) -> list[str]:
+    """Return the encoders or views a component may name: for one inside their own section, those before it."""
+    everything = list(draft.encoders if kind == "encoder" else draft.views)
+    own = (keys[0] == "encoders" and kind == "encoder") or (keys[0] == "views" and kind == "view")
+    return everything[: everything.index(str(keys[1]))] if own else everything
+
+
+def _known(kind: str, name: str, known: Iterable[str], keys: Keys, problems: Problems) -> None:
+    known = list(known)
+    if name not in known:
+        hint = f"{suggestion(name, known)} Known: {', '.join(known) or 'none'}."
+        problems.add(keys, f"unknown {kind} '{name}'.{hint}")
+
+
+_MAY_CHOOSE = ("dev", "val", "train")
+"""How splits begin whose scores may choose a state."""
+
+
+def check_rules(draft: Draft, problems: Problems) -> None:
+    """Report every rule that a recipe breaks although each of its tables is right by itself."""
+    _check_budget(draft, problems)
+    _check_queue(draft, problems)
+    _check_encoders(draft, problems)
+    _check_select(draft, problems)
+    _check_paper(draft, problems)
+
+
+def is_test_split(params: Mapping[str, Any]) -> bool:
+    """Return whether scores of an evaluator with these parameters come from test data, or may."""
+    return not str(params.get("split", "test")).startswith(_MAY_CHOOSE)
+
+
+def _check_budget(draft: Draft, problems: Problems) -> None:
+    if draft.train is None or draft.train.steps == 0:
+        return
+    if not draft.loss_parts:
+        problems.add(("train",), "nothing to train: declare a loss, or set steps = 0", at_key=True)
+
+
+def _check_queue(draft: Draft, problems: Problems) -> None:
+    if draft.queue is None or any(part.entry is None for part in draft.loss_parts.values()):
+        return
+    for name, loss in draft.losses.items():
+        entry = draft.loss_parts[name].entry
+        if loss.queue and entry is not None and any(i.kind == "negatives" for i in entry.inputs):
+            return
+    message = 'no loss reads the queue: use one that takes negatives, or remove it (`remove = ["queue"]`)'
+    problems.add(("queue",), message, at_key=True)
+
+
+def _check_encoders(draft: Draft, problems: Problems) -> None:
+    if draft.evaluate is None:
+        return
+    scored = draft.evaluate.encoder
+    if scored not in draft.encoders and draft.encoders:
+        hint = suggestion(scored, draft.encoders)
+        message = f"unknown encoder '{scored}'.{hint} Known: {', '.join(draft.encoders)}."
+        problems.add(("evaluate", "encoder"), message)
+    used = {scored, *(view.encoder for view in draft.views.values())}
+    for part in draft.parts():
+        references = part.entry.references if part.entry else ()
+        used |= {str(part.params.get(r.parameter)) for r in references if r.kind == "encoder"}
+    for name in draft.encoders:
+        if name not in used:
+            message = "no view goes through this encoder, and it is not scored: remove it"
+            problems.add(("encoders", name), message, at_key=True)
+
+
+def _check_select(draft: Draft, problems: Problems) -> None:
+    if draft.evaluate is None or draft.evaluate.select is None:
+        return
+    keys: Keys = ("evaluate", "select")
+    name, _, metric = draft.evaluate.select.partition(".")
+    part = draft.evaluators.get(name)
+    if part is None:
+        hint = suggestion(name, draft.evaluators) or f" Known: {', '.join(draft.evaluators) or 'none'}."
+        problems.add(keys, f"unknown evaluator '{name}'.{hint}")
+        return
+    if part.entry is None:
+        return
+    if metric not in part.entry.cls.metrics:
+        known = [f"{name}.{m}" for m in part.entry.cls.metrics]
+        hint = suggestion(draft.evaluate.select, known) or f" Known: {', '.join(known)}."
+        problems.add(keys, f"evaluator '{name}' has no metric '{metric}'.{hint}")
+    if is_test_split(part.params) and not draft.evaluate.allow_test_selection:
+        split = f"split '{part.params['split']}'" if "split" in part.params else "no `split` of its own"
+        problems.add(keys, f"'{name}' scores {split}: choosing a state by test data makes its numbers optimistic. "
+                     "Select on a dev split, or set evaluate.allow_test_selection = true to mark them so")  # fmt: skip
+
+
+def _check_paper(draft: Draft, problems: Problems) -> None:
+    if draft.paper is None:
+        return
+    try:
+        tables = papers.load(draft.paper.key).tables
+    except UnknownNameError as error:
+        problems.add(("paper", "key"), f"{error.message} Known: {', '.join(papers.names())}.")
+        return
+    table = tables.get(draft.paper.table)
+    if table is None:
+        hint = suggestion(draft.paper.table, tables) or f" Known: {', '.join(tables)}."
+        problems.add(("paper", "table"), f"paper '{draft.paper.key}' has no table '{draft.paper.table}'.{hint}")
+    elif draft.paper.row not in table.rows:
+        hint = suggestion(draft.paper.row, table.rows) or f" Known: {', '.join(table.rows)}."
+        problems.add(("paper", "row"), f"table '{draft.paper.table}' has no row '{draft.paper.row}'.{hint}")
+
+
+def check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
+    """Report data sets, splits and columns that the catalogue does not have; no file is looked for."""
+    if draft.data is not None:
+        _check_choice(draft, draft.data, problems)
+        _check_streaming(draft, draft.data, problems)
+        for keys, name in _datasets(draft.data, tables):
+            if name.startswith("hf:"):
+                _check_hub_set(name, keys, problems)
+            elif _check_split(name, draft.data.split, keys, ("data", "split"), problems):
+                _check_columns(draft, name, draft.data.split, problems)
+    _check_pair_sources(draft, tables, problems)
+    for part in draft.evaluators.values():
+        dataset, split = part.params.get("dataset"), part.params.get("split")
+        named = split if isinstance(split, str) else "all"
+        if isinstance(dataset, str):
+            _check_split(dataset, named, (*part.keys, "dataset"), (*part.keys, "split"), problems)
+        several = part.params.get("datasets")
+        for number, name in enumerate(several if isinstance(several, list) else ()):
+            _check_split(str(name), named, (*part.keys, "datasets", number), (*part.keys, "split"), problems)
+
+
+def _check_choice(draft: Draft, data: Data, problems: Problems) -> None:
+    if data.dataset and data.file:
+        problems.add(("data", "file"), "give either 'dataset' or 'file', not both", at_key=True)
+    elif not data.dataset and data.file is None and draft.losses:
+        problems.add(("data",), "needs 'dataset' (`cse data list` shows them) or 'file', your own text", at_key=True)
+
+
+def _check_streaming(draft: Draft, data: Data, problems: Problems) -> None:
+    if data.streaming and draft.train is not None and draft.train.steps is None:
+        message = "needs train.steps: the length of a stream is not known; n sentences are n / batch_size steps"
+        problems.add(("data", "streaming"), message)
+    if data.streaming and data.limit is not None:
+        problems.add(("data", "limit"), "cannot limit what is streamed: train.steps does", at_key=True)
+    if data.shuffle_buffer is not None and not data.streaming:
+        problems.add(("data", "shuffle_buffer"), "only means something with streaming = true", at_key=True)
+    if data.column is not None and data.dataset and not any(name.startswith("hf:") for name in data.dataset):
+        message = "is for `file` and `hf:` data sets: the catalogue knows the columns of its own"
+        problems.add(("data", "column"), message, at_key=True)
+
+
+def _check_hub_set(name: str, keys: Keys, problems: Problems) -> None:
+    """Report a name that is not of the form of a hub data set; whether the hub has it is not asked here."""
+    try:
+        HubSet.parse(name)
+    except CseError as error:
+        problems.add(keys, f"{error.message}: {error.next_action}")
+
+
+def _check_pair_sources(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
+    """Report evaluators that could read a data set or a file and name both or neither."""
+    written = tables.get("evaluators")
+    for key, part in draft.evaluators.items():
+        if part.entry is None or not {"dataset", "file"} <= set(part.entry.parameters.model_fields):
+            continue
+        table = written.get(key) if isinstance(written, Mapping) else None
+        given = {"dataset", "file"} & set(table) if isinstance(table, Mapping) else set()
+        if len(given) == 2:
+            problems.add((*part.keys, "file"), "give either 'dataset' or 'file', not both", at_key=True)
+        elif not given:
+            message = "needs 'dataset' (`cse data list` shows them) or 'file', your own pairs"
+            problems.add(part.keys, message, at_key=True)
+
+
+def _datasets(data: Data, tables: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
+    """Yield each name and its path: the recipe writes one name, or an array of them."""
+    written = tables.get("data")
+    listed = isinstance(written, Mapping) and isinstance(written.get("dataset"), list)
+    for number, name in enumerate(data.dataset):
+        yield (("data", "dataset", number) if listed else ("data", "dataset")), name
+
+
+def _check_split(name: str, split: str, keys: Keys, split_keys: Keys, problems: Problems) -> bool:
+    try:
+        about = catalogue.entry(name)
+    except UnknownNameError as error:
+        hint = "" if "Did you mean" in error.message else " `cse data list` shows all of them."
+        problems.add(keys, f"{error.message}{hint}")
+        return False
+    try:
+        about.split(split)
+    except UnknownNameError as error:
+        problems.add(split_keys, f"{error.message} {(error.next_action or '').capitalize()}.")
+        return False
+    return True
+
+
+def _check_columns(draft: Draft, name: str, split: str, problems: Problems) -> None:
+    columns = catalogue.entry(name).columns_of(split)
+    for keys, column in _wanted(draft):
+        if column not in columns:
+            hint = suggestion(column, columns) or f" It has: {', '.join(columns)}."
+            more = " `cse data translate` makes a second language." if column == "translation" else ""
+            problems.add(keys, f"dataset '{name}' has no column '{column}'.{hint}{more}")
+
+
+def _wanted(draft: Draft) -> Iterator[tuple[Keys, str]]:
+    """Yield each column that a view, or an augmenter by its parameter `column`, reads."""
+    for name, view in draft.views.items():
+        yield ("views", name, "column"), view.column
+    for part in (augmenter for augmenters in draft.augmenters.values() for augmenter in augmenters):
+        if isinstance(part.params.get("column"), str):
+            yield (*part.keys, "column"), part.params["column"]

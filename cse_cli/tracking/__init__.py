@@ -9,19 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from cse_cli.tracking.ending import Terminated, ending, stop_if_asked
+from cse_cli.core.environment import DEFAULTS
+from cse_cli.tracking.signals import Terminated, ending, stop_if_asked
 from cse_cli.tracking.tracker import NullTracker, Status, Tracker
 
 __all__ = ["DEFAULTS", "NullTracker", "Status", "Terminated", "Tracker", "ending", "start", "stop_if_asked"]
-
-DEFAULTS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-}
-"""Settings of MLflow in this process where the environment says nothing."""
 
 for _name, _value in DEFAULTS.items():
     os.environ.setdefault(_name, _value)
@@ -39,7 +31,7 @@ def start(
     Args:
         name: Shown in lists; not unique. Empty to leave that of a run that is re-opened.
         params: What was set. Ignored when a run is re-opened: a run's parameters do not change.
-        tags: What it belongs to; see `cse_cli.tracking.tags` for the names other commands read.
+        tags: What it belongs to; see `cse_cli.tracking.location` for the names other commands read.
         run_id: Run to go on with. Points it already has are not recorded twice.
         parent: Run this one belongs to.
 

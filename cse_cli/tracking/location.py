@@ -1,13 +1,16 @@
-"""Where the tracking store is, without opening it."""
+"""Where the tracking store is, without opening it.
+
+Names of the tags that `cse` itself reads back.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote
 
-from cse_cli.home import home
+from cse_cli.core.paths import home
 
 EXPERIMENT = "cse"
 
@@ -52,6 +55,27 @@ def exists(address: str) -> bool:
     return file is None or file.exists()
 
 
-def shown(address: str) -> str:
-    """Return the address without its password: it goes into messages and reports."""
-    return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", address)
+RECIPE: Final = "cse.recipe"
+RECIPE_HASH: Final = "cse.recipe_hash"
+SEED: Final = "cse.seed"
+GIT: Final = "cse.git"
+VERSION: Final = "cse.version"
+PAPER: Final = "cse.paper"
+STUDY: Final = "cse.study"
+
+TUNE: Final = "cse.tune"
+"""Name of the search it belongs to: a trial's run, or without `TRIAL` the search itself."""
+TRIAL: Final = "cse.trial"
+CONFIRMS: Final = "cse.confirms"
+"""Name of the search whose best values it puts to the test, with a seed of its own: unlike a trial it is a result."""
+SUMMARY: Final = "cse.summary"
+"""What it sums up, "tuning" or "seeds": its runs have results, it has none."""
+PRUNED: Final = "cse.pruned"
+REASON: Final = "cse.reason"
+"""Why a run failed, in one line."""
+
+HOST: Final = "cse.host"
+PID: Final = "cse.pid"
+PROCESS_STARTED: Final = "cse.process_started"
+HEARTBEAT: Final = "cse.heartbeat"
+INFINITE: Final = "cse.infinite"

@@ -1,7 +1,11 @@
-"""Records a run in MLflow, and on disk while MLflow cannot be reached."""
+"""Records a run in MLflow, and on disk while MLflow cannot be reached.
+
+Sends what runs kept on disk while their store was away.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import math
 import os
@@ -10,6 +14,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,15 +24,12 @@ from mlflow import MlflowClient
 from mlflow.entities import Param
 from mlflow.exceptions import MlflowException
 
-from cse_cli.tracking import tags as names
-from cse_cli.tracking.buffer import Pending
-from cse_cli.tracking.liveness import is_alive_here
-from cse_cli.tracking.location import is_remote, shown
-from cse_cli.tracking.refusal import reason
-from cse_cli.tracking.shield import unbroken
-from cse_cli.tracking.store import REFUSED, Store, open_store, patience
-from cse_cli.tracking.sync import send_waiting
-from cse_cli.tracking.tracker import Status
+from cse_cli.core.environment import without_password
+from cse_cli.tracking import location as names
+from cse_cli.tracking.location import is_remote
+from cse_cli.tracking.reader import is_alive_here
+from cse_cli.tracking.store import REFUSED, Store, open_store, patience, reason
+from cse_cli.tracking.tracker import Status, unbroken
 from cse_cli.tracking.writes import (
     AnyWrite,
     DatasetRead,
@@ -35,10 +37,12 @@ from cse_cli.tracking.writes import (
     Folder,
     History,
     Metrics,
+    Pending,
     Point,
     Tags,
     Text,
     legal_name,
+    waiting,
 )
 from registry.errors import CseError, TrackingError, UnknownNameError
 
@@ -191,7 +195,7 @@ def _started(
         return MlflowTracker(store, run_id, resumed=True)
     except REFUSED as error:
         raise TrackingError(
-            f"the tracking store {shown(store.uri)} did not take the run: {reason(error)}",
+            f"the tracking store {without_password(store.uri)} did not take the run: {reason(error)}",
             "run 'cse doctor' to see what it says, or unset MLFLOW_TRACKING_URI to record on this machine",
         ) from error
 
@@ -255,3 +259,41 @@ def _cut(value: str) -> str:
 
 def _warn(message: str) -> None:
     sys.stderr.write(f"warning: {message}\n")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of one run's waiting records.
+
+    Args:
+        records: How many its store took now.
+        refused: Why not all, or None.
+    """
+
+    run_id: str
+    records: int
+    refused: str | None = None
+
+
+def send_waiting(store: Store) -> None:
+    """Send what earlier runs kept for this store; one that is refused stays and is none of the caller's business."""
+    for pending in waiting():
+        if pending.uri == store.uri:
+            with contextlib.suppress(*REFUSED, LockTimeout):
+                pending.replay(store.client)
+
+
+def sync() -> list[Sent]:
+    """Send everything that waits on this machine, each run to the store it belongs to."""
+    return [_sent(pending) for pending in waiting()]
+
+
+def _sent(pending: Pending) -> Sent:
+    try:
+        return Sent(pending.run_id, pending.replay(open_store(pending.uri).client))
+    except TrackingError as error:
+        return Sent(pending.run_id, 0, error.message)
+    except LockTimeout:
+        return Sent(pending.run_id, 0, "another process is sending them")
+    except REFUSED as error:
+        return Sent(pending.run_id, 0, reason(error))

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from cse_cli.home import home
+from cse_cli.core.paths import home
 from cse_cli.tracking import location
 from registry.errors import TrackingError
 
 if TYPE_CHECKING:
     from cse_cli.tracking.store import Store
+
 
 HOST = "127.0.0.1"
 FIRST_PORT = 5000

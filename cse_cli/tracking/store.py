@@ -1,10 +1,14 @@
-"""Opens the tracking store: once, under a lock, and with a clear answer when it cannot be opened."""
+"""Opens the tracking store: once, under a lock, and with a clear answer when it cannot be opened.
+
+Says why a store cannot be opened, in words that lead on.
+"""
 
 from __future__ import annotations
 
 import glob
 import logging
 import os
+import re
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -23,9 +27,9 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from cse_cli.home import home
+from cse_cli.core.environment import without_password
+from cse_cli.core.paths import home
 from cse_cli.tracking import location
-from cse_cli.tracking.refusal import cannot_open
 from registry.errors import TrackingError
 
 # What MLflow raises when a store does not take a call: its own, a broken connection, a full disk.
@@ -98,7 +102,8 @@ def open_store(address: str | None = None) -> Store:
         return _open_locked(address)
     except LockTimeout as error:
         raise TrackingError(
-            f"the tracking store {location.shown(address)} has been locked by another process for {_LOCK_SECONDS:g} s",
+            f"the tracking store {without_password(address)} has been locked by another process for "
+            f"{_LOCK_SECONDS:g} s",
             f"end that process, or remove {error.lock_file} if there is none",
         ) from error
     except (*REFUSED, SQLAlchemyError, CommandError, sqlite3.Error, ImportError) as error:
@@ -153,7 +158,7 @@ def _open(address: str, artifacts: str | None) -> Store:
         return Store(address, client, _create(client, name, artifacts))
     if found.lifecycle_stage != "active":
         raise TrackingError(
-            f"the experiment {name!r} in {location.shown(address)} has been deleted",
+            f"the experiment {name!r} in {without_password(address)} has been deleted",
             f"restore it with 'mlflow experiments restore -x {found.experiment_id}' or set MLFLOW_EXPERIMENT_NAME",
         )
     return Store(address, client, str(found.experiment_id))
@@ -168,3 +173,45 @@ def _create(client: MlflowClient, name: str, artifacts: str | None) -> str:
         if found is None:
             raise
         return str(found.experiment_id)
+
+
+_LOCAL_ONLY = "unset MLFLOW_TRACKING_URI to record on this machine instead"
+_NO_STORE = ("maintenance mode", "Could not parse SQLAlchemy URL", "unsupported URI", "Could not find a registered")
+_OTHER_SCHEMA = ("out-of-date database schema", "Can't locate revision")
+
+
+def cannot_open(address: str, error: BaseException) -> TrackingError:
+    """Return the error to show for what MLflow, SQLAlchemy or the system said about a store."""
+    text = str(error)
+    shown = without_password(address)
+    if isinstance(error, ImportError):
+        return TrackingError(
+            f"the tracking store {shown} needs a database driver that is not installed: {text}",
+            f"pip install 'cse-registry[postgres]', name the driver (postgresql+psycopg2://…), or {_LOCAL_ONLY}",
+        )
+    if any(sign in text for sign in _NO_STORE):
+        return TrackingError(
+            f"MLFLOW_TRACKING_URI={shown!r} is not a store that MLflow writes",
+            f"use sqlite:///<absolute path>, postgresql://… or http://…, or {_LOCAL_ONLY}",
+        )
+    if any(sign in text for sign in _OTHER_SCHEMA):
+        return TrackingError(
+            f"the tracking store {shown} was made by another version of MLflow: {reason(error)}",
+            "keep a copy, then run 'mlflow db upgrade' on it, or set CSE_HOME to a fresh folder",
+        )
+    if location.database(address) is None:
+        return TrackingError(
+            f"the tracking server {shown} does not answer: {reason(error)}",
+            f"start it, correct MLFLOW_TRACKING_URI, or {_LOCAL_ONLY}",
+        )
+    return TrackingError(
+        f"the tracking store {shown} cannot be opened: {reason(error)}",
+        f"check that {home()} can be written and has space, or set CSE_HOME to another folder",
+    )
+
+
+def reason(error: BaseException) -> str:
+    """Return the part of a store's error that says what is wrong, on one line."""
+    first = str(error).strip().partition("\n")[0] or type(error).__name__
+    cause = re.search(r"Caused by \w+\(.*?: (.*?)['\")]*$", first)
+    return without_password(cause.group(1) if cause else first)[:200]

@@ -1,21 +1,30 @@
-"""Everything a step depends on, on disk: written whole or not at all, readable without running code."""
+"""Everything a step depends on, on disk: written whole or not at all, readable without running code.
+
+The best state so far, by a dev metric: kept on disk beside the checkpoint that knows of it.
+
+Whether the processes of one training still hold the same method.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from cse_cli.method import Method
-from registry.errors import CseError
-from registry.types import Component
+from cse_cli.core.distributed import from_all, from_first
+from cse_cli.training.method import Method
+from registry.distributed import world_size
+from registry.errors import CseError, RunFailedError
+from registry.types import Component, Encoder
 
 FILE = "checkpoint.pt"
 
@@ -103,3 +112,81 @@ def set_random_state(state: Mapping[str, Any]) -> None:
     np.random.set_state((kind, words.numpy().astype(np.uint32), position, has_gauss, gauss))
     version, internal, gauss_next = state["python"]
     random.setstate((version, tuple(internal), gauss_next))
+
+
+@dataclass
+class Selection:
+    """Which state to keep.
+
+    Args:
+        folder: Where states are written, one file a step, so that a checkpoint never refers to a later state.
+        step: Step of the best state; None before the first score.
+        score: Its score.
+        curve: Step → score of the selecting metric.
+    """
+
+    folder: Path
+    step: int | None = None
+    score: float | None = None
+    curve: dict[int, float] = field(default_factory=dict)
+
+    def offer(self, step: int, score: float, encoder: Encoder) -> bool:
+        """Record a score; keep the state if it is the best. Ties keep the earlier one."""
+        self.curve[step] = score
+        if math.isnan(score) or (self.score is not None and score <= self.score):
+            return False
+        self.step, self.score = step, score
+        from_first(lambda: write(self._file(step), encoder.state_dict()))
+        return True
+
+    def restore(self, encoder: Encoder) -> None:
+        """Put the best state into `encoder`; without one, leave it as it is."""
+        if self.step is not None:
+            file = self._file(self.step)
+            encoder.load_state_dict(from_first(lambda: read(file)))
+
+    def tidy(self) -> None:
+        """Delete states that no checkpoint can ask for any more."""
+        for file in self.folder.glob("best-*.pt"):
+            if self.step is None or file != self._file(self.step):
+                file.unlink()
+
+    def _file(self, step: int) -> Path:
+        return self.folder / f"best-{step}.pt"
+
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def demand_alike(method: Method, step: int) -> None:
+    """Check that weights, momentum copies and the queue are the same on every process, to the last bit.
+
+    Raises:
+        RunFailedError: They are not; it names the processes and the first tensor.
+    """
+    if world_size() == 1:
+        return
+    names, tensors = zip(*_shared(method), strict=True)
+    sums = torch.stack([_sum(tensor) for tensor in tensors]).tolist()
+    everyone = from_all(sums)
+    for rank, theirs in enumerate(everyone):
+        if theirs != everyone[0]:
+            odd = [name for name, a, b in zip(names, everyone[0], theirs, strict=False) if a != b]
+            raise RunFailedError(
+                f"after step {step}, process {rank} no longer has the weights of process 0: {len(odd)} of "
+                f"{len(names)} tensors differ, among them {odd[0] if odd else 'their number'}",
+                "give every machine the same models, data and library versions, then start again or --resume",
+            )
+
+
+def _shared(method: Method) -> Iterator[tuple[str, Tensor]]:
+    """Yield what must be alike; running statistics may be each process's own."""
+    yield from method.named_parameters()
+    if method.queue is not None:
+        yield from ((f"queue.{name}", buffer) for name, buffer in method.queue.named_buffers())
+
+
+def _sum(tensor: Tensor) -> Tensor:
+    """Return the sum of the bits as integers: exact in any order, and a single number to fetch from the device."""
+    flat = tensor.detach().contiguous().reshape(-1)
+    return flat.view(_INTEGERS[flat.element_size()]).sum(dtype=torch.int64)

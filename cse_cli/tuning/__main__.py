@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 
 from cse_cli import tracking
-from cse_cli.processes.leaving import end_with_parent
-from cse_cli.tuning.plan import Plan
-from cse_cli.tuning.tune import work
-from cse_cli.tuning.watching import Lines
+from cse_cli.core.processes import end_with_parent
+from cse_cli.tuning.config import Plan
+from cse_cli.tuning.search import Lines, work
 from registry.errors import CseError
 
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Protocol
 
-from cse_cli.compare.metrics import shared, value
-from cse_cli.compare.seeds import Paired, paired
-from cse_cli.job import Below, Job
-from cse_cli.launch.spread import spread
-from cse_cli.observer import Observer
+from cse_cli.analysis.evidence import shared, value
+from cse_cli.core.console import Observer
+from cse_cli.core.results import Result
+from cse_cli.core.run_folder import RunFolder, unfinished
+from cse_cli.core.stats import Paired, paired
 from cse_cli.recipe.load import load
-from cse_cli.results import Result
-from cse_cli.run_folder import RunFolder, unfinished
-from cse_cli.study.tasks import finished
-from cse_cli.tracking import tags
+from cse_cli.runs.executor import spread
+from cse_cli.runs.study import finished
+from cse_cli.tracking import location as tags
 from cse_cli.tracking.reader import list_names
-from cse_cli.tuning.found import Confirmation, Search, Trial
-from cse_cli.tuning.resuming import resumed
-from cse_cli.tuning.save_best import Found
+from cse_cli.training.build import Below, Job
+from cse_cli.tuning.objective import resumed
+from cse_cli.tuning.results import Confirmation, Search, Trial
+from cse_cli.tuning.save_recipe import Found
 from cse_cli.tuning.space import Knob
 from registry.errors import CseError, RunFailedError
 

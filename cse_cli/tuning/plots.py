@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from cse_cli.figures.curve import KEPT
-from cse_cli.figures.study.panels import STEPS, legend
-from cse_cli.figures.style import COLUMN, OURS, PAGE, UNTRAINED, Heading, blank, save, styled
-from cse_cli.tuning.found import Parameter, Search, Trial, Value
+from cse_cli.analysis.figures import KEPT
+from cse_cli.analysis.study_figures import STEPS, legend
+from cse_cli.core.plotting import COLUMN, OURS, PAGE, UNTRAINED, Heading, blank, save, styled
+from cse_cli.tuning.results import Parameter, Search, Trial, Value
 
 _TRIED: dict[str, Any] = {"linestyle": "none", "marker": "o", "color": OURS, "markersize": 3.5}
 _PRUNED: dict[str, Any] = {"linestyle": "none", "marker": "x", "color": UNTRAINED, "markersize": 3.5}

@@ -12,14 +12,13 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from cse_cli.describe import tune_of
-from cse_cli.recipe.positions import Keys
-from cse_cli.recipe.problems import dotted
+from cse_cli.recipe.describe import tune_of
+from cse_cli.recipe.errors import Keys, dotted
+from cse_cli.recipe.paths import parts, values
 from cse_cli.recipe.schema import Part, Recipe
-from cse_cli.recipe.tune_paths import parts, values
 from registry.core import Entry, Registry
 from registry.errors import CseError
-from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.types import Tune
 
 Value = str | int | float | bool

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from registry.kinds import AUGMENTERS
-from registry.types import Augmenter, Embedded, Step, Tune
+from registry.registries import AUGMENTERS
+from registry.tokens import Embedded
+from registry.types import Augmenter, Step, Tune
 
 
 @AUGMENTERS.register("adversarial_noise")

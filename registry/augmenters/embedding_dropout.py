@@ -9,8 +9,9 @@ from pydantic import Field
 from torch import Tensor
 
 from registry.augmenters.places import choose, share
-from registry.kinds import AUGMENTERS
-from registry.types import Augmenter, Embedded, Step, Tune
+from registry.registries import AUGMENTERS
+from registry.tokens import Embedded
+from registry.types import Augmenter, Step, Tune
 
 
 @AUGMENTERS.register("embedding_dropout")

@@ -8,8 +8,9 @@ import torch
 from pydantic import Field
 
 from registry.augmenters.places import choose, share
-from registry.kinds import AUGMENTERS
-from registry.types import Augmenter, Embedded, Step, Tune
+from registry.registries import AUGMENTERS
+from registry.tokens import Embedded
+from registry.types import Augmenter, Step, Tune
 
 
 @AUGMENTERS.register("feature_cutoff")

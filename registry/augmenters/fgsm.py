@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from registry.augmenters.precision import describe_loss, precision_in_use
 from registry.errors import CseError
-from registry.kinds import AUGMENTERS
-from registry.types import Augmenter, Embedded, Step, Tune
+from registry.registries import AUGMENTERS
+from registry.tokens import Embedded
+from registry.types import Augmenter, Step, Tune
 
 
 @AUGMENTERS.register("fgsm")

@@ -11,11 +11,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry.augmenters.foreign import ForeignEmbeddings
+from registry.device import sent
 from registry.errors import CseError, suggestion
-from registry.kinds import AUGMENTERS
-from registry.types import Augmenter, Embedded, Encoder, ModelName, Step, Tokens, Tune
+from registry.registries import AUGMENTERS
+from registry.tokens import Embedded, Tokens
+from registry.types import Augmenter, Encoder, ModelName, Step, Tune
 from registry.vocabulary import HubVocabulary
-from registry.waiting import sent
 
 
 @AUGMENTERS.register("fuse_embeddings")

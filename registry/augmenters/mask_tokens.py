@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import torch
 
+from registry.augmenters.masking import Masking, Rate, Share
 from registry.errors import CseError
-from registry.kinds import AUGMENTERS
-from registry.masking import Masking, Rate, Share
-from registry.types import Augmenter, Encoder, Step, Tokens
+from registry.registries import AUGMENTERS
+from registry.tokens import Tokens
+from registry.types import Augmenter, Encoder, Step
 
 
 @AUGMENTERS.register("mask_tokens")

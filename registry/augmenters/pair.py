@@ -9,7 +9,8 @@ from typing import Literal
 from registry import AUGMENTERS
 from registry.augmenters.partners import another_row
 from registry.errors import CseError
-from registry.types import Augmenter, Encoder, Sample, Step, Tokens
+from registry.tokens import Sample, Tokens
+from registry.types import Augmenter, Encoder, Step
 
 
 @AUGMENTERS.register("pair")

@@ -7,7 +7,7 @@ from random import Random
 from typing import Literal, TypeVar
 
 from registry.errors import CseError
-from registry.types import Pieces, Sample
+from registry.tokens import Pieces, Sample
 
 Segment = Literal["first", "second"]
 T = TypeVar("T")

@@ -9,8 +9,9 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
-from registry.kinds import AUGMENTERS
-from registry.types import Augmenter, Encoder, Pieces, Sample, Tune
+from registry.registries import AUGMENTERS
+from registry.tokens import Pieces, Sample
+from registry.types import Augmenter, Encoder, Tune
 
 T = TypeVar("T")
 

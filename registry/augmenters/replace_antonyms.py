@@ -12,7 +12,8 @@ from pydantic import Field
 from registry import AUGMENTERS, Tune
 from registry.augmenters.partners import Segment, another_row, pieces_of, text_of, with_pieces, with_text
 from registry.lexicons.wordnet import installed, shipped
-from registry.types import Augmenter, Pieces, Sample
+from registry.tokens import Pieces, Sample
+from registry.types import Augmenter
 
 WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from registry import AUGMENTERS, Tune
 from registry.augmenters.partners import Segment, pieces_of, with_pieces
-from registry.types import Augmenter, Encoder, Pieces
+from registry.tokens import Pieces
+from registry.types import Augmenter, Encoder
 
 
 @AUGMENTERS.register("replace_subwords")

@@ -7,8 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from registry.augmenters.places import Scope, choose, places, share
-from registry.kinds import AUGMENTERS
-from registry.types import Augmenter, Embedded, Step, Tune
+from registry.registries import AUGMENTERS
+from registry.tokens import Embedded
+from registry.types import Augmenter, Step, Tune
 
 
 @AUGMENTERS.register("token_cutoff")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from registry.augmenters.places import Scope, places, shuffled
-from registry.kinds import AUGMENTERS
-from registry.types import Augmenter, Step, Tokens
+from registry.registries import AUGMENTERS
+from registry.tokens import Tokens
+from registry.types import Augmenter, Step
 
 
 @AUGMENTERS.register("token_shuffle")

@@ -12,7 +12,8 @@ from torch import Tensor
 from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
 from registry.encoders.fitting import TARGET, FitData
 from registry.errors import CseError
-from registry.types import Encode, Encoded, Encoder, Tokens
+from registry.tokens import Encoded, Tokens
+from registry.types import Encode, Encoder
 
 Vectors = Callable[[], Iterator[Tensor]]
 """Gives the sentences' vectors, chunk by chunk, as often as asked."""

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from registry.device import attention_mask
 from registry.encoders import packing
 from registry.encoders.compiled import compiled
 from registry.encoders.packing import Pack
-from registry.waiting import attention_mask
 
 PACK_TOKENS = 2048
 """About how many tokens a CPU computes at a time: from 1024 to 3072 the speed is the same (docs/fast.md)."""

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from registry.encoders.sharing import copy_encoder, modes_kept, own_buffers, own_parameters
 from registry.errors import CseError
-from registry.kinds import ENCODERS
-from registry.types import Encoded, Encoder, Step, Tokens, Tune
+from registry.registries import ENCODERS
+from registry.tokens import Encoded, Tokens
+from registry.types import Encoder, Step, Tune
 
 
 @ENCODERS.register("ema")

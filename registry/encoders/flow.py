@@ -14,7 +14,7 @@ from registry.encoders.adjusted import Adjusted, Vectors
 from registry.encoders.fitting import FitData
 from registry.encoders.glow import Descent, Glow
 from registry.errors import CseError
-from registry.kinds import ENCODERS
+from registry.registries import ENCODERS
 from registry.types import Encoder, Resource, Tune
 
 

@@ -17,11 +17,11 @@ from registry.encoders.export import OWN_FORMAT, SETTINGS
 from registry.encoders.fitting import TARGET
 from registry.encoders.pooling import Pooling
 from registry.encoders.transformer import TransformerEncoder
-from registry.encoders.word_average import VECTORS, WORDS, WordAverage
+from registry.encoders.word_vectors.average import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, suggestion
 from registry.heads.fixed import FixedDense
-from registry.kinds import ENCODERS
 from registry.models import load_tokenizer, locate
+from registry.registries import ENCODERS
 from registry.types import Encoder
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)

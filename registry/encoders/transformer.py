@@ -15,9 +15,10 @@ from registry.encoders.blocks import first_states, padded_states, run_blocks
 from registry.encoders.export import Layout, export_encoder
 from registry.encoders.pooling import Pooling, needs_all_states, pool
 from registry.errors import CseError
-from registry.kinds import ENCODERS
 from registry.models import load_model
-from registry.types import Encoded, Encoder, Head, ModelName, Tokens, Tune
+from registry.registries import ENCODERS
+from registry.tokens import Encoded, Tokens
+from registry.types import Encoder, Head, ModelName, Tune
 from registry.vocabulary import HubVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]

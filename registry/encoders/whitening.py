@@ -16,7 +16,7 @@ from registry.encoders.export import MODULES, append_dense
 from registry.encoders.fitting import FitData
 from registry.encoders.moments import Moments
 from registry.errors import CseError, RunFailedError
-from registry.kinds import ENCODERS
+from registry.registries import ENCODERS
 from registry.types import Encoder, Resource, Tune
 
 

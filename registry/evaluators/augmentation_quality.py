@@ -10,9 +10,9 @@ from torch import Tensor
 from registry import EVALUATORS, catalogue
 from registry.catalogue import Pair
 from registry.errors import CseError, MissingError
-from registry.evaluators.correlation import aggregates
 from registry.evaluators.sts import Sts, cosines, one_line, similarities
 from registry.evaluators.translations import Translations
+from registry.statistics import aggregates
 from registry.types import DatasetName, Encode, Evaluator, FileName, ViewName
 
 

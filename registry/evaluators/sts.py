@@ -11,8 +11,7 @@ from torch import Tensor
 from registry import EVALUATORS, catalogue
 from registry.catalogue import PAIR_COLUMNS, Column, Pair, PairFile, names_a_file
 from registry.catalogue.pairs import HUB
-from registry.evaluators.bootstrap import spearman_interval
-from registry.evaluators.correlation import AGGREGATES, aggregates
+from registry.statistics import AGGREGATES, aggregates, spearman_interval
 from registry.types import DatasetName, Encode, Evaluator, FileName
 
 SEVEN = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")

@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from registry.device import sent
 from registry.distributed import sum_devices, world_size
 from registry.errors import CseError, suggestion
 from registry.tokens import at_least_single
-from registry.waiting import sent
 
 Together = Literal["all"] | list[str] | list[list[str]]
 """Which views share statistics: all, the views named, or several such groups; a view not named has its own."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from registry.heads.batch_norm import BatchNorm, Together
-from registry.kinds import HEADS
+from registry.registries import HEADS
 from registry.types import Encoder, Head
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from registry.heads.batch_norm import BatchNorm, Together
-from registry.kinds import HEADS
+from registry.registries import HEADS
 from registry.types import Encoder, Head
 
 

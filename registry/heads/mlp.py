@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from registry.kinds import HEADS
+from registry.registries import HEADS
 from registry.types import Encoder, Head
 
 

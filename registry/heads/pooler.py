@@ -10,7 +10,7 @@ from torch import Tensor
 
 from registry.errors import CseError
 from registry.heads.layers import checkpoint_pooler, linear
-from registry.kinds import HEADS
+from registry.registries import HEADS
 from registry.types import Encoder, Head
 
 

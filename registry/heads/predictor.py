@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry.heads.layers import block, linear, width_out
-from registry.kinds import HEADS
+from registry.registries import HEADS
 from registry.types import Encoder, Head, Tune
 
 

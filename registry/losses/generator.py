@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from registry.device import attention_mask
 from registry.errors import CseError, MissingError
 from registry.losses.language_model import load_language_model
 from registry.tokens import Tokens
 from registry.types import Component, Encoder
 from registry.vocabulary import HubVocabulary
-from registry.waiting import attention_mask
 
 
 class FrozenGenerator(Component, nn.Module):

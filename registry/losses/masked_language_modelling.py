@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from registry.distributed import sum_devices, world_size
 from registry.errors import CseError
-from registry.kinds import LOSSES
 from registry.losses.language_model import LanguageHead, load_language_model
-from registry.types import Encoded, Encoder, Loss
+from registry.registries import LOSSES
+from registry.tokens import Encoded
+from registry.types import Encoder, Loss
 
 
 @LOSSES.register("masked_language_modelling")

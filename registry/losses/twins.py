@@ -11,8 +11,8 @@ from torch import Tensor
 
 from registry import LOSSES, Tune
 from registry.losses.cosine import cosine_rows
-from registry.tokens import at_least_single
-from registry.types import Encoded, Loss
+from registry.tokens import Encoded, at_least_single
+from registry.types import Loss
 
 
 @LOSSES.register("twins")

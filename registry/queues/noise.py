@@ -10,8 +10,8 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import QUEUES, Tune
+from registry.device import sent
 from registry.types import Encoder, Negatives, Queue, Step, ViewName
-from registry.waiting import sent
 
 
 @QUEUES.register("noise")

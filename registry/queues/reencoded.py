@@ -12,7 +12,8 @@ from torch import Tensor
 from registry import QUEUES, Tune
 from registry.distributed import all_devices
 from registry.queues.rolling import RollingQueue
-from registry.types import Encoder, Step, Tokens, ViewName
+from registry.tokens import Tokens
+from registry.types import Encoder, Step, ViewName
 
 LONGEST = 512
 """Tokens of a sentence kept at most, where the encoder knows no limit."""

@@ -11,7 +11,8 @@ import torch
 
 from registry.core import Entry
 from registry.testing.materials import NOTHING, SENTENCES, Materials, OneStep, require
-from registry.types import Augmenter, Embedded, Sample, Tokens
+from registry.tokens import Embedded, Sample, Tokens
+from registry.types import Augmenter
 
 HOOKS = ("on_text", "on_pieces", "on_tokens", "on_embeddings")
 LENGTH = 16

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from registry.core import Entry
 from registry.testing.materials import SENTENCES, Materials, require
-from registry.types import Encoder, Tokens
+from registry.tokens import Tokens
+from registry.types import Encoder
 
 
 def check_encoder(entry: Entry[Encoder], materials: Materials) -> None:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from registry.core import Entry
-from registry.kinds import ENCODERS
-from registry.types import Embedded, Encoded, Encoder, Tokens
+from registry.registries import ENCODERS
+from registry.tokens import Embedded, Encoded, Tokens
+from registry.types import Encoder
 
 MODELS = ("model", "generator", "discriminator")
 """Parameters that name a checkpoint."""

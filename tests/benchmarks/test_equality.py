@@ -23,6 +23,6 @@ def test_double_precision_takes_the_losses_no_further_than_rounding(recipe: str,
 
 def test_another_rate_of_learning_is_found_out(plain: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = equality.losses("simcse_en", plain, "cpu")
-    monkeypatch.setattr("cse_cli.training.stepper.learning_rate", lambda *_: 1e-2)
+    monkeypatch.setattr("cse_cli.training.trainer.learning_rate", lambda *_: 1e-2)
     other = equality.losses("simcse_en", plain, "cpu")
     assert max(abs(a - b) for a, b in zip(ours, other, strict=True)) > 1e-3

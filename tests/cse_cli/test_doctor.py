@@ -10,8 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cse_cli import doctor, environment, tracking
-from cse_cli.commands import doctor as command
+from cse_cli import doctor, tracking
+from cse_cli import doctor as command
+from cse_cli.core import environment
 from registry import hub
 from tests.cse_cli.tracking.stores import fresh_store
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
-from cse_cli.recipe.problems import RecipeError
-from tests.cse_cli.broken_recipes import BROKEN, Broken
-from tests.cse_cli.running import cse
+from tests.cse_cli.recipe.broken_recipes import BROKEN, Broken
+from tests.cse_cli.runs.running import cse
 
 
 def test_there_are_fifty_kinds():

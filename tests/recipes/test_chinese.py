@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.recipe.find import all_recipes
+from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from registry import papers
 

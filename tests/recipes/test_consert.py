@@ -7,13 +7,13 @@ import math
 import pytest
 import torch
 
+from cse_cli.core.devices import choose
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
-from cse_cli.devices import choose
-from cse_cli.encoding import SentenceEncoder
+from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.recipe.load import load
-from cse_cli.resolve import Experiment, resolve
-from cse_cli.step import StepState
+from cse_cli.training.build import Experiment, resolve
+from cse_cli.training.step import StepState
 from registry import catalogue
 from tests.shrunken import Small
 from tests.tiny import sentences

@@ -8,8 +8,8 @@ import torch
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
-from cse_cli.resolve import Experiment, resolve
-from cse_cli.step import StepState
+from cse_cli.training.build import Experiment, resolve
+from cse_cli.training.step import StepState
 from tests.shrunken import Small
 
 

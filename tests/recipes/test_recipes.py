@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.checking import check, recipe_files
+from cse_cli.core.formatting import to_toml
+from cse_cli.data.check import check, recipe_files
 from cse_cli.recipe.load import load
-from cse_cli.recipe.toml import to_toml
 from registry import papers
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"

@@ -13,7 +13,7 @@ from huggingface_hub import constants, snapshot_download
 
 from registry import hub, transfer
 from registry.errors import MissingError, UnknownNameError
-from registry.hub import Repository
+from registry.repository import Repository
 from registry.transfer import DiskError
 from tests.fake_hub import server
 from tests.fake_hub.fixture import use

@@ -4,13 +4,13 @@ from functools import cache
 
 import pytest
 
+from cse_cli.recipe.cells import cells
 from cse_cli.recipe.load import load
-from cse_cli.recipe.tune_paths import values
-from cse_cli.study.cells import cells
-from cse_cli.study.load import load_study
+from cse_cli.recipe.paths import values
+from cse_cli.recipe.study import load_study
 from registry import catalogue, papers
-from registry.kinds import EVALUATORS
 from registry.papers import AVERAGE, Answer, Figure, Quoted, Table
+from registry.registries import EVALUATORS
 
 TABLES = [(key, identifier) for key in papers.names() for identifier in papers.load(key).tables]
 STUDIED = [(key, identifier) for key, identifier in TABLES if papers.load(key).tables[identifier].study]

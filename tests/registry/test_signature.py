@@ -10,7 +10,8 @@ from torch import Tensor
 
 from registry.errors import RegistrationError
 from registry.signature import RESERVED, Input, documented, forward_inputs, parameter_model
-from registry.types import Augmenter, Component, Encoded, Encoder, Loss, Negatives, Reference, Sentences, Tune, ViewName
+from registry.tokens import Encoded
+from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Reference, Sentences, Tune, ViewName
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -14,7 +14,8 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.queues.fifo import Fifo
 from registry.queues.noise import Noise
 from registry.testing import ContractError, Materials, check
-from registry.types import Augmenter, Encoded, Encoder, Evaluator, Generator, Loss, Negatives, Queue, Sentences
+from registry.tokens import Encoded
+from registry.types import Augmenter, Encoder, Evaluator, Generator, Loss, Negatives, Queue, Sentences
 from tests.tiny import tiny_bert
 
 BASES = {

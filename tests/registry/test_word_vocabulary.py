@@ -2,8 +2,8 @@ import pickle
 
 import torch
 
+from registry.encoders.word_vectors.vocabulary import WordVocabulary
 from registry.tokens import Pieces, Sample
-from registry.word_vocabulary import WordVocabulary
 
 WORDS = ["the", "cat", ",", "'", "t", "don", "U.S.", "can't"]
 V = WordVocabulary(WORDS, lower=False)

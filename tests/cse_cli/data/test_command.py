@@ -14,7 +14,7 @@ import pytest
 from cse_cli import app as cli
 from cse_cli.data import command
 from registry import catalogue
-from tests.cse_cli.seq2seq import tiny_t5
+from tests.cse_cli.data.seq2seq import tiny_t5
 from tests.forked import Forked
 
 HEADER = "subset\tscore\tsentence1\tsentence2\n"

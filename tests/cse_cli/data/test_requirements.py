@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cse_cli.data import requirements as module
-from cse_cli.data.requirements import Requirement, availability, fetch, merged, named, requirements
+from cse_cli.data.requirements import Requirement, availability, fetch, merged_requirements, named, requirements
 from cse_cli.recipe.load import load
 from registry import hub, models
 from registry.errors import MissingError
@@ -76,7 +76,7 @@ def test_words_of_a_command_line():
 
 
 def test_the_quickstart_has_everything_in_the_package():
-    found = [availability(one) for one in merged([load("quickstart").recipe])]
+    found = [availability(one) for one in merged_requirements([load("quickstart").recipe])]
     assert {(one.requirement.name, one.state, one.origin) for one in found} == {
         ("graded_pairs", "here", "generated"),
         ("mini_en", "here", "package"),
@@ -100,7 +100,7 @@ def test_what_can_be_fetched_says_from_where_and_how_much(nothing_cached):
 
 def test_a_missing_file_says_what_makes_it(nothing_cached, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    one = availability(merged([load("ifcl_en").recipe])[0])
+    one = availability(merged_requirements([load("ifcl_en").recipe])[0])
     assert one.state == "missing"
     assert one.action.startswith("make it: cse data translate wiki1m --model google-t5/t5-base --to de")
     Path("wiki1m_en_de.tsv").write_text("text\ttranslation\na\tb\n")
@@ -111,7 +111,7 @@ def test_everything_that_is_missing_is_told_before_the_first_download(nothing_ca
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(hub, "unreachable", lambda: None)
     monkeypatch.setattr(models, "locate", lambda *_, **__: pytest.fail("downloaded"))
-    wanted = [*merged([load("ifcl_zh").recipe]), *merged([load("glove_en").recipe])]
+    wanted = [*merged_requirements([load("ifcl_zh").recipe]), *merged_requirements([load("glove_en").recipe])]
     with pytest.raises(MissingError) as caught:
         fetch(wanted, silent)
     told = str(caught.value)

@@ -10,7 +10,7 @@ from cse_cli.data import translator as module
 from cse_cli.data.languages import Pair
 from cse_cli.data.translator import Settings, Translator, Workers
 from registry.errors import CseError, RunFailedError
-from tests.cse_cli.seq2seq import SENTENCES, tiny_m2m100, tiny_marian, tiny_nllb, tiny_t5
+from tests.cse_cli.data.seq2seq import SENTENCES, tiny_m2m100, tiny_marian, tiny_nllb, tiny_t5
 from tests.tiny import tiny_bert
 
 needs_sentencepiece = pytest.mark.skipif(

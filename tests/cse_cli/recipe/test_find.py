@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.recipe.find import all_recipes, find, name_of, roots
+from cse_cli.recipe.files import all_recipes, find, name_of, roots
 from registry.errors import UnknownNameError
 
 SHIPPED = Path(__file__).resolve().parents[3] / "recipes"
@@ -58,6 +58,6 @@ def test_recipes_inside_an_installed_package(folder, monkeypatch):
     (package / "_recipes" / "mini").mkdir(parents=True)
     (package / "_recipes" / "mini" / "own.toml").write_text("")
     (folder / "site-packages" / "recipes").mkdir()
-    monkeypatch.setattr("cse_cli.recipe.find._PACKAGE", package)
+    monkeypatch.setattr("cse_cli.recipe.files._PACKAGE", package)
     assert all_recipes() == {"mini/own": package / "_recipes" / "mini" / "own.toml"}
     assert find("mini/own") == package / "_recipes" / "mini" / "own.toml"

@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
-from cse_cli.recipe.find import all_recipes
+from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.json_schema import json_schema
 from cse_cli.recipe.load import load
-from registry.kinds import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
+from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
 
 jsonschema = pytest.importorskip("jsonschema")
 

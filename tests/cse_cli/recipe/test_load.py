@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cse_cli.core.formatting import to_toml
+from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
-from cse_cli.recipe.problems import RecipeError
-from cse_cli.recipe.toml import to_toml
 
 MINIMAL = """\
 title = "minimal"

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.recipe.load import load
-from cse_cli.recipe.merge import chain, merged
-from cse_cli.recipe.problems import RecipeError
+from cse_cli.recipe.errors import RecipeError
+from cse_cli.recipe.load import chain, load, merged
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cse_cli.recipe.positions import Place, Span, positions
+from cse_cli.recipe.errors import Place, Span, positions
 
 TEXT = """\
 title = "ä"  # comment

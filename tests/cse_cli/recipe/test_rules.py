@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.recipe.rules import is_test_split
+from cse_cli.recipe.validate import is_test_split
 
 
 @pytest.mark.parametrize("split", ["dev", "train", "train_1w", "validation", "val"])

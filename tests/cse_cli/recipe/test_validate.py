@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
-from cse_cli.recipe.problems import RecipeError
 from cse_cli.recipe.validate import validate
 
 ODD: list[Any] = [-1, 1.5, "x", "", True, [], [3], {}, {"name": []}, [{"name": 3}], "a.b"]

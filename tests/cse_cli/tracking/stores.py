@@ -13,7 +13,7 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from cse_cli.results import Result
+from cse_cli.core.results import Result
 from cse_cli.tracking import location
 from cse_cli.tracking.store import Store, open_store
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.tracking import NullTracker, Status, Terminated, ending, stop_if_asked
+from cse_cli.tracking import NullTracker, Status, Terminated, stop_if_asked
+from cse_cli.tracking import signals as ending
 from cse_cli.tracking.reader import list_runs
 from cse_cli.tracking.store import Store
 

@@ -12,11 +12,9 @@ import pytest
 
 from cse_cli import tracking
 from cse_cli.tracking import mlflow_tracker
-from cse_cli.tracking.buffer import Pending, waiting
-from cse_cli.tracking.mlflow_tracker import MlflowTracker
+from cse_cli.tracking.mlflow_tracker import MlflowTracker, sync
 from cse_cli.tracking.store import Store
-from cse_cli.tracking.sync import sync
-from cse_cli.tracking.writes import Metrics, Point, Tags
+from cse_cli.tracking.writes import Metrics, Pending, Point, Tags, waiting
 from tests.cse_cli.tracking.stores import Flaky, points
 
 

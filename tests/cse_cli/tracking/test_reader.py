@@ -12,10 +12,17 @@ import psutil
 import pytest
 
 from cse_cli import tracking
-from cse_cli.tracking.liveness import SILENCE, is_stale
-from cse_cli.tracking.reader import close_run, details, find_run, finished_results, list_runs
+from cse_cli.tracking.reader import (
+    SILENCE,
+    close_run,
+    details,
+    find_run,
+    finished_results,
+    is_stale,
+    list_runs,
+    summary,
+)
 from cse_cli.tracking.store import Store
-from cse_cli.tracking.summary import summary
 from registry.errors import CseError, UnknownNameError
 from tests.cse_cli.tracking.stores import result
 

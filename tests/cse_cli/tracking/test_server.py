@@ -18,10 +18,10 @@ import pytest
 from cse_cli import tracking
 from cse_cli.tracking import mlflow_tracker
 from cse_cli.tracking import server as pages
-from cse_cli.tracking.buffer import waiting
 from cse_cli.tracking.reader import details, finished_results
 from cse_cli.tracking.server import free_port
 from cse_cli.tracking.store import Store, open_store
+from cse_cli.tracking.writes import waiting
 from registry.errors import TrackingError
 from tests.cse_cli.tracking.stores import points, result
 from tests.ports import unused_port

@@ -14,9 +14,10 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from cse_cli import tracking
-from cse_cli.tracking import NullTracker, Terminated, ending
-from cse_cli.tracking.shield import unbroken
+from cse_cli.tracking import NullTracker, Terminated
+from cse_cli.tracking import signals as ending
 from cse_cli.tracking.store import Store
+from cse_cli.tracking.tracker import unbroken
 from tests.cse_cli.tracking.stores import points
 
 

@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from cse_cli.core.devices import Compute, choose
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
-from cse_cli.devices import Compute, choose
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Train
-from cse_cli.resolve import Experiment, resolve
-from cse_cli.training.compiling import AUTO_STEPS, Compiled, compile_blocks
-from cse_cli.training.stepper import Stepper
+from cse_cli.training.build import Experiment, resolve
+from cse_cli.training.optimizer import AUTO_STEPS, Compiled, compile_blocks
+from cse_cli.training.trainer import Stepper
 from registry.encoders.compiled import CompiledBlocks, compiled
 from tests.shrunken import Small
 

@@ -10,18 +10,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from cse_cli.core.console import Silent
+from cse_cli.core.devices import choose
 from cse_cli.data.batches import Batches, ViewPlan
 from cse_cli.data.sources import open_text
 from cse_cli.data.stream import Stream, open_stream
-from cse_cli.devices import choose
-from cse_cli.job import Job, Prepared
-from cse_cli.method import BoundView, Method, Term
-from cse_cli.observer import Silent
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Part, Recipe, Train, View
-from cse_cli.resolve import Experiment
 from cse_cli.tracking import NullTracker
+from cse_cli.training.build import Experiment, Job, Prepared
 from cse_cli.training.checkpoint import method_state
-from cse_cli.training.loop import Trainer, state_digest
+from cse_cli.training.method import BoundView, Method, Term
+from cse_cli.training.trainer import Trainer, state_digest
 from registry import LOSSES, QUEUES
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError

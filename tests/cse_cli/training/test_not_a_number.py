@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from cse_cli.training import checkpoint
-from cse_cli.training.loop import LOG_EVERY, Trainer
-from cse_cli.training.stepper import Taken
+from cse_cli.training.trainer import LOG_EVERY, Taken, Trainer
 from registry.errors import RunFailedError
 from tests.cse_cli.training.test_loop import prepared, text, trainer  # noqa: F401 - a fixture among them
 

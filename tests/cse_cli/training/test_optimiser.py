@@ -4,7 +4,7 @@ import pytest
 from torch import nn
 
 from cse_cli.recipe.schema import Train
-from cse_cli.training.optimiser import learning_rate, make_optimizer
+from cse_cli.training.optimizer import learning_rate, make_optimizer
 
 
 def test_linear_decay_reaches_zero_after_the_last_step() -> None:

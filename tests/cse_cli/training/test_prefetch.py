@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from cse_cli.data.batches import Batches
+from cse_cli.data.batches import AHEAD, Batches, Feed, each_tensor
 from cse_cli.data.sources import open_text
 from cse_cli.data.stream import Stream
 from cse_cli.recipe.load import load
-from cse_cli.resolve import resolve
-from cse_cli.training.loop import Trainer
-from cse_cli.training.prefetch import AHEAD, Feed, each_tensor
-from registry.types import Batch, Tokens
+from cse_cli.training.build import resolve
+from cse_cli.training.trainer import Trainer
+from registry.tokens import Tokens
+from registry.types import Batch
 from tests.cse_cli.training.test_loop import prepared, text, trainer  # noqa: F401 - a fixture among them
 from tests.shrunken import Small
 

@@ -11,19 +11,18 @@ from typing import Any
 import pytest
 import torch
 
-from cse_cli.data.batches import Batches
+from cse_cli.core.devices import Compute, choose
+from cse_cli.core.results import Result, Speed
+from cse_cli.data.batches import Batches, Size
 from cse_cli.data.sources import open_text
-from cse_cli.devices import Compute, choose
-from cse_cli.method import Method
 from cse_cli.recipe.load import load
-from cse_cli.resolve import Experiment, resolve
-from cse_cli.results import Result, Speed
 from cse_cli.training import timing
-from cse_cli.training.hardware import known_peak, peak_flops, peak_memory
-from cse_cli.training.stepper import Stepper
-from cse_cli.training.timing import PARTS, Clock, Size, Stopwatch, model_flops
+from cse_cli.training.build import Experiment, resolve
+from cse_cli.training.method import Method
+from cse_cli.training.timing import PARTS, Clock, Stopwatch, known_peak, model_flops, peak_flops, peak_memory
+from cse_cli.training.trainer import Stepper
 from registry.encoders.cost import Cost, cost_of
-from tests.cse_cli.running import cse
+from tests.cse_cli.runs.running import cse
 from tests.shrunken import Small, recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
@@ -217,7 +216,7 @@ def test_a_resumed_training_adds_to_what_was_before(parts: Small) -> None:
 
 
 def test_a_method_without_a_transformer_has_no_operations(parts: Small) -> None:
-    from tests.cse_cli.test_method import make
+    from tests.cse_cli.training.test_method import make
 
     method: Method = make(dropout=0.0)
     watch = Stopwatch(method, Compute(CPU, "fp32"))

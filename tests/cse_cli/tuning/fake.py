@@ -19,12 +19,12 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from cse_cli.tuning import trials as words
-from cse_cli.tuning.plan import Plan
+from cse_cli.tuning import study as words
+from cse_cli.tuning.config import Plan
+from cse_cli.tuning.search import SilentWatcher
 from cse_cli.tuning.space import Knob
 from cse_cli.tuning.study import load_study, open_study
-from cse_cli.tuning.watching import SilentWatcher
-from cse_cli.tuning.worker import Worker
+from cse_cli.tuning.workers import Worker
 
 ROOT = Path(__file__).resolve().parents[3]
 

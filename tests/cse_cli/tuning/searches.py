@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cse_cli.compare.seeds import paired
-from cse_cli.tuning.found import Confirmation, Parameter, Search, Trial
+from cse_cli.core.stats import paired
+from cse_cli.tuning.results import Confirmation, Parameter, Search, Trial
 
 LENGTH = Parameter(name="queue_length", paths=("queue.length",), low=64, high=512, step=32, whole=True, default=128)
 RATE = Parameter(

@@ -10,12 +10,10 @@ import pytest
 from rich.console import Console
 
 from cse_cli.recipe.load import load
-from cse_cli.render.tune import print_search, print_searches, write_json
-from cse_cli.render.tune_tables import UNBOUND, confirmed, short, trials
 from cse_cli.tuning.confirm import best_of, found, fresh_seeds
-from cse_cli.tuning.found import Trial
-from cse_cli.tuning.save_best import Found, save
-from cse_cli.tuning.verdict import verdict
+from cse_cli.tuning.results import Trial, verdict
+from cse_cli.tuning.save_recipe import Found, save
+from cse_cli.tuning.view import UNBOUND, confirmed, print_search, print_searches, short, trials, write_json
 from registry.errors import CseError, RunFailedError
 from tests.cse_cli.tuning.searches import LENGTH, POOLING, RATE, confirmation, search
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.observer import Silent
+from cse_cli.core.console import Silent
 from cse_cli.recipe.load import load
-from cse_cli.running import execute
 from cse_cli.tracking.reader import details, finished_results, list_runs
-from cse_cli.tuning.found import Search
-from tests.cse_cli.running import cse
+from cse_cli.training.run import execute
+from cse_cli.tuning.results import Search
+from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import Small, recipe
 
@@ -82,7 +82,7 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, monkeypatch):
     assert code == 0, err
     study = tune("ls")[1].splitlines()[1].split("\t")[0]
     with monkeypatch.context() as patch:
-        patch.setattr("cse_cli.render.tune_screen.TuneScreen.stepped", stopping(at=6))
+        patch.setattr("cse_cli.tuning.live.TuneScreen.stepped", stopping(at=6))
         code, _, err = tune("--best", study, "--confirm", 2)
     assert (code, err.splitlines()[-1]) == (130, f"stopped; cse tune --best {study} --confirm 2 goes on")
     begun = {run.name: run.run_id for run in list_runs()}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.run_folder import RunFolder
-from cse_cli.tuning.default_recipe import choose
+from cse_cli.core.run_folder import RunFolder
+from cse_cli.tuning.options import choose
 from registry.errors import CseError
 
 

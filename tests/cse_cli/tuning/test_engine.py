@@ -8,13 +8,14 @@ import psutil
 import pytest
 from optuna.trial import TrialState
 
-from cse_cli.tuning import lost, sampling
-from cse_cli.tuning import trials as words
-from cse_cli.tuning.plan import Plan
+from cse_cli.tuning import samplers as sampling
+from cse_cli.tuning import study as lost
+from cse_cli.tuning import study as words
+from cse_cli.tuning.config import Plan
+from cse_cli.tuning.search import SilentWatcher
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import budget, load_study, open_study, stored_plan
-from cse_cli.tuning.watching import SilentWatcher
-from cse_cli.tuning.worker import TrialFailed
+from cse_cli.tuning.workers import TrialFailed
 from registry.errors import CseError, RunFailedError
 from tests.cse_cli.tuning.fake import good, knob, plan, share, trials
 

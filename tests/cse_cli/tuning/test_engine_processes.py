@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from optuna.trial import TrialState
 
-from cse_cli.tuning import trials as words
+from cse_cli.tuning import study as words
 from cse_cli.tuning.study import open_study
 from tests.cse_cli.tuning.fake import Workers, demand_exact, plan, share, trials
 

@@ -11,20 +11,19 @@ import pytest
 from mlflow import MlflowClient
 from optuna.trial import TrialState
 
-from cse_cli.home import runs
+from cse_cli.core.paths import runs
+from cse_cli.core.run_folder import is_finished
 from cse_cli.recipe.load import load
-from cse_cli.run_folder import is_finished
 from cse_cli.tracking import location
 from cse_cli.tracking.reader import finished_results, list_runs
-from cse_cli.tuning import trial as trial_module
-from cse_cli.tuning import trials as words
-from cse_cli.tuning.plan import Plan
+from cse_cli.tuning import objective as trial_module
+from cse_cli.tuning import study as words
+from cse_cli.tuning.config import Plan
+from cse_cli.tuning.search import SilentWatcher, run_search
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import load_study
-from cse_cli.tuning.tune import tune
-from cse_cli.tuning.watching import SilentWatcher
 from registry.errors import RunFailedError
-from tests.cse_cli.running import cse
+from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tuning.fake import ROOT, knob
 from tests.forked import Forked
 from tests.shrunken import recipe
@@ -60,7 +59,7 @@ def below(run_id):
 
 def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
     notes = Notes()
-    outcome = tune(asked, notes)
+    outcome = run_search(asked, notes)
     assert (outcome.ran, outcome.ending, outcome.counts["complete"]) == (3, "budget", 3)
     assert notes.heard[0].run_id == outcome.run_id
     trials = below(outcome.run_id)
@@ -84,7 +83,7 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
 
 
 def test_the_first_trial_is_the_recipe_and_others_are_no_results_of_it(asked):
-    outcome = tune(asked, SilentWatcher())
+    outcome = run_search(asked, SilentWatcher())
     hashes = [run.tags["cse.recipe_hash"] for run in below(outcome.run_id)]
     assert hashes[0] == load(asked.recipe).recipe.hash()
     assert len(set(hashes)) == 3
@@ -96,8 +95,8 @@ def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, ca
         def prune(self, study, trial):
             return trial.number == 1
 
-    monkeypatch.setattr("cse_cli.tuning.tune.pruner", lambda *_: Always())
-    outcome = tune(asked, SilentWatcher())
+    monkeypatch.setattr("cse_cli.tuning.search.pruner", lambda *_: Always())
+    outcome = run_search(asked, SilentWatcher())
     assert outcome.counts == {"complete": 2, "pruned": 1, "failed": 0}
     pruned = below(outcome.run_id)[1]
     assert (pruned.status, pruned.tags["cse.pruned"], pruned.result, pruned.unreadable) == (
@@ -130,7 +129,7 @@ def test_a_trial_that_fails_keeps_its_reason_and_the_search_goes_on(asked, monke
         real(self, step, loss, rate)
 
     monkeypatch.setattr(trial_module.Heard, "stepped", stepped)
-    outcome = tune(asked, SilentWatcher())
+    outcome = run_search(asked, SilentWatcher())
     assert outcome.counts == {"complete": 2, "pruned": 0, "failed": 1}
     failed = below(outcome.run_id)[1]
     assert failed.status == "FAILED"
@@ -141,7 +140,7 @@ def test_a_trial_that_fails_keeps_its_reason_and_the_search_goes_on(asked, monke
 
 def test_a_collapse_ends_its_trial_alone(asked, monkeypatch):
     monkeypatch.setattr("cse_cli.training.health.PATIENCE", 1)
-    outcome = tune(replace(asked, overrides=("train.collapse_cosine=0.0001",), trials=1), SilentWatcher())
+    outcome = run_search(replace(asked, overrides=("train.collapse_cosine=0.0001",), trials=1), SilentWatcher())
     assert outcome.counts["failed"] == 1
     reason = words.outcomes(load_study(None, "search"))[0].reason
     assert reason.startswith("step 1: collapse: mean cosine")
@@ -159,11 +158,11 @@ def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(trial_module.Heard, "stepped", stepped)
         with pytest.raises(KeyboardInterrupt):
-            tune(asked, notes)
+            run_search(asked, notes)
     assert notes.heard[-1] == "left search"
     parent = notes.heard[0].run_id
     assert [run.status for run in below(parent)] == ["FINISHED", "KILLED"]
-    outcome = tune(asked, SilentWatcher())
+    outcome = run_search(asked, SilentWatcher())
     assert outcome.run_id == parent
     assert outcome.counts == {"complete": 3, "pruned": 0, "failed": 0}
     trials = load_study(None, "search").get_trials()
@@ -173,12 +172,12 @@ def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
     ]  # trial 2 has repeated trial 1, and gone on with its run
     assert len(below(parent)) == 3
     assert not list(runs().glob("*/*.pt"))
-    whole = tune(replace(asked, name="whole", storage=None), SilentWatcher())
+    whole = run_search(replace(asked, name="whole", storage=None), SilentWatcher())
     assert whole.counts["complete"] == 3
 
 
 def test_several_seeds_are_runs_below_their_trial_and_their_mean_is_the_score(asked):
-    outcome = tune(replace(asked, seeds=(0, 1), trials=2), SilentWatcher())
+    outcome = run_search(replace(asked, seeds=(0, 1), trials=2), SilentWatcher())
     trials = below(outcome.run_id)
     assert [(run.name, run.status, run.unreadable) for run in trials] == [
         ("trial 0 of search", "FINISHED", None), ("trial 1 of search", "FINISHED", None)
@@ -194,7 +193,7 @@ def test_several_seeds_are_runs_below_their_trial_and_their_mean_is_the_score(as
 def test_a_trial_whose_first_seeds_lose_is_given_up(asked, monkeypatch):
     scores = iter([5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0])
     monkeypatch.setattr(trial_module.RecipeTrial, "_run", lambda *_: next(scores))
-    outcome = tune(replace(asked, seeds=(0, 1, 2, 3), trials=2), SilentWatcher())
+    outcome = run_search(replace(asked, seeds=(0, 1, 2, 3), trials=2), SilentWatcher())
     assert outcome.counts == {"complete": 1, "pruned": 1, "failed": 0}
     pruned = below(outcome.run_id)[1]
     assert (pruned.status, pruned.tags["cse.pruned"]) == ("FINISHED", "true")
@@ -203,7 +202,7 @@ def test_a_trial_whose_first_seeds_lose_is_given_up(asked, monkeypatch):
 def test_two_workers_start_by_themselves_and_share(asked, capsys):
     """Each is a process of its own; the tiny recipe's data is real there."""
     notes = Notes()
-    outcome = tune(replace(asked, workers=2, trials=4), notes)
+    outcome = run_search(replace(asked, workers=2, trials=4), notes)
     assert (outcome.ran, outcome.counts["complete"]) == (4, 4)
     assert sorted(t.number for t in notes.heard[1:]) == [0, 1, 2, 3]
     owners = {t.user_attrs["owner"][1] for t in load_study(None, "search").get_trials()}
@@ -245,5 +244,5 @@ def test_a_recipe_that_cannot_run_ends_the_search_at_once(asked, tmp_path):
     from registry.errors import CseError
 
     with pytest.raises(CseError, match="no-such-model"):
-        tune(replace(asked, overrides=("encoders.online.model=./no-such-model",)), SilentWatcher())
+        run_search(replace(asked, overrides=("encoders.online.model=./no-such-model",)), SilentWatcher())
     assert words.settled(load_study(None, "search").get_trials()) == []

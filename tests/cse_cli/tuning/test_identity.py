@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.tuning.identity import demand_same
 from cse_cli.tuning.storage import address
-from cse_cli.tuning.study import open_study
+from cse_cli.tuning.study import demand_same, open_study
 from registry.errors import CseError, UnknownNameError
 from tests.cse_cli.tuning.fake import knob, plan, recipe, trials
 

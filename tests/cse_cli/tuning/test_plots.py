@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.figures.style import styled
-from cse_cli.tuning.found import Trial
+from cse_cli.core.plotting import styled
 from cse_cli.tuning.plots import draw, figures, history, importance, slices
+from cse_cli.tuning.results import Trial
 from tests.cse_cli.tuning.searches import LENGTH, POOLING, RATE, search
 
 

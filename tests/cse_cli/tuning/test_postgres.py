@@ -9,8 +9,9 @@ import pytest
 from optuna.trial import TrialState
 from sqlalchemy import create_engine, text
 
-from cse_cli.tuning import lost, storage
-from cse_cli.tuning import trials as words
+from cse_cli.tuning import storage
+from cse_cli.tuning import study as lost
+from cse_cli.tuning import study as words
 from cse_cli.tuning.study import load_study, open_study
 from registry.errors import CseError, TrackingError
 from tests.cse_cli.tuning import postgres
@@ -76,7 +77,7 @@ def test_a_worker_taken_for_dead_does_not_count_its_trial_twice(address, tmp_pat
             open_study(asked).tell(0, state=TrialState.FAIL)
         return good(trial)
 
-    from cse_cli.tuning.watching import SilentWatcher
+    from cse_cli.tuning.search import SilentWatcher
 
     class Notes(SilentWatcher):
         def warned(self, text):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import optuna
 import pytest
 
-from cse_cli.tuning import sampling
-from cse_cli.tuning import trials as words
+from cse_cli.tuning import samplers as sampling
+from cse_cli.tuning import study as words
+from cse_cli.tuning.search import SilentWatcher
 from cse_cli.tuning.study import open_study
-from cse_cli.tuning.watching import SilentWatcher
-from cse_cli.tuning.worker import Worker
+from cse_cli.tuning.workers import Worker
 from tests.cse_cli.tuning.fake import plan, trials
 
 

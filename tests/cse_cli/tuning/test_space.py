@@ -6,11 +6,10 @@ import re
 
 import pytest
 
-from cse_cli.recipe.find import all_recipes
+from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.tuning.names import tunable
 from cse_cli.tuning.ranges import declarations
-from cse_cli.tuning.space import Asked, Knob, points, space
+from cse_cli.tuning.space import Asked, Knob, points, space, tunable
 from registry.errors import CseError
 
 

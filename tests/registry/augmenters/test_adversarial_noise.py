@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_cli.method import BoundView, Method, Term
-from cse_cli.step import StepState
+from cse_cli.training.method import BoundView, Method, Term
+from cse_cli.training.step import StepState
 from registry import LOSSES
 from registry.augmenters.adversarial_noise import AdversarialNoise
 from registry.tokens import Embedded

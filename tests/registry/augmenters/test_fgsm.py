@@ -5,15 +5,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cse_cli.method import BoundView, Method, Term
-from cse_cli.step import StepState
+from cse_cli.training.method import BoundView, Method, Term
+from cse_cli.training.step import StepState
 from registry import LOSSES
 from registry.augmenters.fgsm import Fgsm
 from registry.augmenters.precision import describe_loss, share_changed, share_coarse
 from registry.encoders.ema import Ema
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
-from registry.kinds import AUGMENTERS
+from registry.registries import AUGMENTERS
 from registry.tokens import Embedded, Encoded, Tokens
 from registry.types import Encoder
 from tests.fakes import FakeEncoder, WordVocabulary

@@ -5,7 +5,7 @@ from transformers import AutoModel, DistilBertConfig, DistilBertModel
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.heads.mlp import Mlp
-from registry.kinds import ENCODERS
+from registry.registries import ENCODERS
 from registry.tokens import Sample, Tokens
 from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, tiny_roberta
 

@@ -6,8 +6,8 @@ import torch
 
 from registry import ENCODERS
 from registry.encoders.saved import open_encoder
+from registry.encoders.word_vectors.files import locate_words, read_words
 from registry.errors import CseError, MissingError
-from registry.word_files import locate_words, read_words
 from tests.registry.encoders.vectors import Encoding
 from tests.tiny import sentences, word_vectors
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from registry.encoders.word_vectors.vocabulary import WordVocabulary
 from registry.types import Encoder
-from registry.word_vocabulary import WordVocabulary
 
 
 class Given(Encoder):

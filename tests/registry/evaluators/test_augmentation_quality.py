@@ -4,9 +4,9 @@ import random
 import pytest
 import torch
 
+from cse_cli.core.devices import choose
 from cse_cli.data.batches import ViewPlan
-from cse_cli.devices import choose
-from cse_cli.encoding import SentenceEncoder
+from cse_cli.evaluation.encoder import SentenceEncoder
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, catalogue
 from registry.catalogue import Pair
 from registry.errors import CseError, MissingError

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from registry.evaluators import bootstrap
-from registry.evaluators.bootstrap import spearman_interval, weighted_spearman
+from registry import statistics as bootstrap
+from registry.statistics import spearman_interval, weighted_spearman
 
 
 def drawn(size, rows, seed, kinds):

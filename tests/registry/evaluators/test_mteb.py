@@ -7,9 +7,9 @@ import torch
 
 from registry import EVALUATORS
 from registry.errors import CseError, MissingError, UnknownNameError
-from registry.evaluators.correlation import correlations
 from registry.evaluators.mteb_model import MtebModel, randomness_kept
 from registry.evaluators.sts import cosines
+from registry.statistics import correlations
 from tests import mteb_task
 from tests.registry.evaluators.vectors import Fixed, words
 from tests.tiny import sentences

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 import torch
 
-from cse_cli.method import BoundView, Method, Term
-from cse_cli.step import StepState
+from cse_cli.training.method import BoundView, Method, Term
+from cse_cli.training.step import StepState
 from registry import AUGMENTERS, ENCODERS, HEADS, LOSSES
 from registry.distributed import rank
 from registry.tokens import Sample

@@ -6,7 +6,7 @@ from torch import nn
 
 from registry.errors import CseError
 from registry.heads.projection import Projection
-from registry.kinds import HEADS
+from registry.registries import HEADS
 from registry.testing.materials import WidthOnly
 
 

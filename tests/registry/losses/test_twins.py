@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from registry.losses.twins import Twins
-from registry.types import Encoded, Tokens
+from registry.tokens import Encoded, Tokens
 
 SIMILARITIES = ["flat", "token_mean", "mean_pool", "cls"]
 

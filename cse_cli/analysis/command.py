@@ -1,0 +1,150 @@
+"""`cse leaderboard`: our finished runs beside the papers' rows.
+
+`cse compare`: two methods or more, seed by seed and pair by pair.
+
+`cse report`: one page about a run or a study.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cse_cli.recipe.completion import complete_recipe, complete_study
+
+if TYPE_CHECKING:
+    from cse_cli.analysis.leaderboard import Found
+
+
+LEADERBOARD_EPILOG = (
+    "Examples:  cse leaderboard  ·  cse leaderboard --table ifcl/5  ·  cse leaderboard --encoder bert-base --field"
+    "  ·  cse leaderboard --recipe ifcl_en --format md  ·  cse leaderboard --html leaderboard.html"
+)
+
+
+class Format(StrEnum):
+    """What is written to stdout."""
+
+    TABLE = "table"
+    MARKDOWN = "md"
+    CSV = "csv"
+    JSON = "json"
+    LATEX = "latex"
+
+
+def leaderboard(
+    paper: Annotated[str | None, typer.Option(help="Only this paper's own tables, e.g. ifcl.")] = None,
+    table: Annotated[
+        str | None, typer.Option(help="Only this table, e.g. ifcl/5 or ifcl/queue_length; shown even without runs.")
+    ] = None,
+    encoder: Annotated[str | None, typer.Option(help="Only this encoder, e.g. bert-base or mini_en.")] = None,
+    language: Annotated[str | None, typer.Option(help="Only this language, e.g. en.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Only runs of this recipe: every configuration of it.")] = None,
+    field: Annotated[bool, typer.Option("--field", help="The field's public leaderboard too.")] = False,
+    output: Annotated[Format, typer.Option("--format", help="How it is written.")] = Format.TABLE,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page to this file instead.")] = None,
+) -> None:
+    """Show finished runs beside all that is known of their encoder: mean ± std over seeds, and what it means.
+
+    Of each recipe the configuration with the best dev mean is shown; test scores choose nothing.
+    """
+    from cse_cli.analysis.leaderboard import Asked, blocks, check_names
+    from cse_cli.analysis.leaderboard_view import FORMATS
+
+    check_names(paper, table)
+    asked = Asked(paper=paper, table=table, encoder=encoder, language=language, recipe=recipe, field=field)
+    shown = blocks(_found(), asked)
+    if html is not None:
+        from cse_cli.analysis.leaderboard_view import write
+
+        write(shown, html)
+        sys.stderr.write(f"{html}: {len(shown)} table{'' if len(shown) == 1 else 's'}\n")
+        return
+    if not shown:
+        wanted = "no finished run matches" if asked != Asked(field=field) else "no finished run yet"
+        sys.stderr.write(
+            f"{wanted}\n  → `cse run quickstart` makes one in about two minutes; `cse runs ls` lists all\n"
+        )
+    if shown or output in (Format.CSV, Format.JSON):
+        sys.stdout.write(FORMATS[output](shown))
+
+
+def _found() -> Found:
+    """Return what has run, and which runs a study made."""
+    from cse_cli.analysis.leaderboard import Found
+    from cse_cli.analysis.runs import standing
+    from cse_cli.tracking import location as tags
+    from cse_cli.tracking import reader
+
+    results = reader.finished_results()
+    runs = reader.list_names() if results else []
+    return Found(results, {run.run_id: run.tags[tags.STUDY] for run in runs if tags.STUDY in run.tags}, standing)
+
+
+COMPARE_EPILOG = (
+    "Examples:  cse compare mini/simcse_en mini/ifcl_en  ·  cse compare 3f2a 81c0 --metric stsb  ·  "
+    "cse compare mini/simcse_en mini/ifcl_en mini/mocose_en --pairwise  ·  cse compare simcse_en@1 ifcl_en@1 --json"
+)
+
+
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Two or more: recipes (all their finished runs), recipe@seed, or run ids.",
+            autocompletion=complete_recipe,
+        ),
+    ],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this: evaluator.metric, evaluator, or avg; may be repeated. Default: main metrics."),
+    ] = None,
+    bootstrap: Annotated[int, typer.Option(min=100, help="Resamples of the sentence pairs.")] = 2000,
+    pairwise: Annotated[bool, typer.Option("--pairwise", help="Every two, instead of each with the first.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Compare methods: what differs in their recipes, over the same seeds, and on the same sentence pairs."""
+    from cse_cli.analysis.compare import compare as compared
+    from cse_cli.analysis.compare_view import print_comparison, write_json
+    from cse_cli.analysis.runs import find_sides
+    from cse_cli.tracking.reader import finished_results
+
+    document = compared(find_sides(runs, finished_results()), metric or (), bootstrap, pairwise=pairwise)
+    (write_json if json_ else print_comparison)(document)
+
+
+REPORT_EPILOG = (
+    "Examples:  cse report 3f2a  ·  cse report 3f2a --beside mini/simcse_en --output ifcl.md  ·  "
+    "cse report studies/mini/ifcl_queue_length"
+)
+
+
+def report(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|STUDY",
+            help="Run: the first characters of its id, or its name. Study: name or file.",
+            autocompletion=complete_study,
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="FILE.html, or FILE.md with its figures in a folder beside it.")
+    ] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(help="Recipe or run to compare a run's recipe with.", autocompletion=complete_recipe),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+) -> None:
+    """Write one page about a run or a study: recipe, environment, scores, curves, figures, how to run it again.
+
+    Without --output it is report-ID.html in the working directory. The page loads nothing and can be sent to others.
+    """
+    from cse_cli.analysis.report import report as written
+
+    sys.stdout.write(f"{written(what, output, beside, force=force)}\n")

@@ -1,0 +1,423 @@
+"""What a leaderboard's table is made of.
+
+Printed rows as lines of the leaderboard, and which encoder each was computed with.
+
+Which scores stand side by side: the columns that papers print together.
+
+What our runs of an encoder stand beside: papers' rows, what others measured, the field's public leaderboard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from cse_cli.analysis.runs import Configuration
+from cse_cli.core.stats import Score
+from registry import papers
+from registry.papers import AVERAGE, PaperTables, Table
+
+SCHEMA_VERSION = 2
+
+Source = Literal["paper", "ours", "untrained", "reproduction", "field"]
+
+
+class Row(BaseModel):
+    """One line.
+
+    Args:
+        source: A printed row, our seeds of one configuration, their encoder before training, what others measured
+            with many seeds, or a row of the field's public leaderboard.
+        name: The printed row, or the recipe's title.
+        paper: Key of the paper whose table it stands in; None for what no paper's row can be compared with.
+        table: Table of that paper.
+        printed: Where it is printed, for people: "IFCL Table 1"; several where papers repeat each other.
+        answers: The printed row that our runs answer, and that they are compared with.
+        recipe: Name of the recipe.
+        settings: How a configuration differs from the recipe's file, as `key=value`.
+        configurations: Of how many configurations of this recipe this is the best by its dev mean.
+        seeds: Every seed counted, once each.
+        scores: Column → cell, where there is one.
+        notes: What a reader must know before comparing.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    source: Source
+    name: str
+    paper: str | None = None
+    table: str | None = None
+    printed: tuple[str, ...] = ()
+    answers: str | None = None
+    recipe: str | None = None
+    recipe_hash: str | None = None
+    settings: tuple[str, ...] = ()
+    configurations: int = 1
+    model: str | None = None
+    language: str | None = None
+    seeds: tuple[int, ...] = ()
+    scores: dict[str, Score]
+    notes: tuple[str, ...] = ()
+
+
+class Trend(BaseModel):
+    """Whether our numbers rise and fall with the paper's.
+
+    Args:
+        along: The printed column, or the printed row of a table that is printed sideways.
+        rho: Spearman's rank correlation; None where one side is constant.
+        p: Two-sided.
+        n: Cells that both have.
+        exact: Whether `p` counts all orders, or is Student's approximation.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    along: str
+    rho: float | None
+    p: float | None
+    n: int
+    exact: bool
+
+
+class Missing(BaseModel):
+    """A cell of a study that lacks runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    row: str
+    columns: tuple[str, ...]
+    seeds: int
+    wanted: int
+
+
+class Block(BaseModel):
+    """One table.
+
+    Args:
+        kind: All of one encoder, a paper's table with the runs of its recipes, or with those of a study.
+        columns: Headings, in order.
+        rows: Lines, in order.
+        remarks: What holds for the whole table.
+        trends: Of a study's table.
+        missing: Of a study's table.
+        command: What computes the missing cells.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["encoder", "table", "study"]
+    heading: str
+    encoder: str | None = None
+    language: str | None = None
+    paper: str | None = None
+    table: str | None = None
+    study: str | None = None
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    remarks: tuple[str, ...] = ()
+    trends: tuple[Trend, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    command: str | None = None
+
+
+PUBLISHERS = ("google-bert/", "FacebookAI/")
+"""Owners under which the hub keeps the same models that have a bare name too."""
+CASELESS = "-uncased"
+"""What a model's name says and the papers' tables do not."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One printed row.
+
+    Args:
+        paper: The paper.
+        identifier: Of the table.
+        name: Of the row.
+    """
+
+    paper: PaperTables
+    identifier: str
+    name: str
+
+    @property
+    def table(self) -> Table:
+        """The table it stands in."""
+        return self.paper.tables[self.identifier]
+
+    @property
+    def encoder(self) -> str:
+        """What it was computed with, "" where that is not said."""
+        return self.table.rows[self.name].encoder
+
+    @property
+    def language(self) -> str | None:
+        """Of the scores."""
+        return self.table.rows[self.name].language or self.table.language
+
+    @property
+    def recipe(self) -> str | None:
+        """Our recipe that answers it."""
+        return self.table.rows[self.name].recipe
+
+    @property
+    def place(self) -> str:
+        """Where it is printed."""
+        return f"{self.paper.short} {self.table.title}"
+
+    def line(self) -> Row:
+        """Return it as a line; doubts about cells and about the row become notes."""
+        return Row(
+            source="paper",
+            name=self.name,
+            paper=self.paper.key,
+            table=self.identifier,
+            printed=(self.place,),
+            recipe=self.recipe,
+            model=self.encoder or None,
+            language=self.language,
+            scores=self._scores(),
+            notes=tuple(flag.note for flag in self.table.doubts(self.name)),
+        )
+
+    def _scores(self) -> dict[str, Score]:
+        row = self.table.rows[self.name]
+        flags = {flag.column: flag for flag in reversed(self.table.doubts(self.name)) if flag.column is not None}
+        found: dict[str, Score] = {}
+        for column, cell, value, std in zip(self.table.columns, row.cells, row.numbers, row.spreads, strict=True):
+            if value is not None:
+                flag = flags.get(column.name)
+                found[column.name] = Score(
+                    mean=value,
+                    std=std,
+                    marks=("doubtful",) if flag is not None else (),
+                    implied=flag.implied if flag is not None and flag.kind in MISPRINTS else None,
+                    digits=len(cell.partition(".")[2]),
+                )
+        return found
+
+
+MISPRINTS = ("misprint", "illegible")
+"""Doubts of which `implied` says what was meant, not what another table prints."""
+
+
+def reference(score: Score | None) -> float | None:
+    """Return the number to compare with: what was meant, where another one was printed by mistake."""
+    if score is None:
+        return None
+    return score.mean if score.implied is None else score.implied
+
+
+def rows() -> Iterator[Printed]:
+    """Yield every printed row of every paper."""
+    for key in papers.names():
+        paper = papers.load(key)
+        for identifier, table in paper.tables.items():
+            for name in table.rows:
+                yield Printed(paper, identifier, name)
+
+
+def find(key: str, identifier: str, name: str) -> Printed | None:
+    """Return a printed row, or None where there is none of that name today."""
+    if key not in papers.names():
+        return None
+    table = papers.load(key).tables.get(identifier)
+    return Printed(papers.load(key), identifier, name) if table is not None and name in table.rows else None
+
+
+def encoder_of(configuration: Configuration) -> str:
+    """Return how the papers' tables call the encoder of our runs; the model's own name where they do not have it."""
+    result = configuration.latest
+    if result.paper is not None:
+        answered = find(result.paper.key, result.paper.table, result.paper.row)
+        if answered is not None and answered.encoder:
+            return answered.encoder
+    return model_name(result.model) or configuration.recipe
+
+
+def model_name(model: str) -> str:
+    """Return the papers' name of a model."""
+    bare = next((model.removeprefix(owner) for owner in PUBLISHERS if model.startswith(owner)), model)
+    return bare.lower().removesuffix(CASELESS)
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """One column.
+
+    Args:
+        heading: As printed; the evaluator's name where no paper prints it.
+        evaluator: What recipes call it, or `avg`.
+        metric: Key under which the evaluator reports it; None for the one it is known by.
+    """
+
+    heading: str
+    evaluator: str
+    metric: str | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns in order.
+
+    Args:
+        columns: Of one kind of table.
+        unit: What the numbers are, "" where that differs.
+        score: Metric that the table is about, and that ranks where there is no average.
+    """
+
+    columns: tuple[TableColumn, ...]
+    unit: str = ""
+    score: str | None = None
+
+    @property
+    def evaluators(self) -> tuple[str, ...]:
+        """Without the average."""
+        return tuple(column.evaluator for column in self.columns if column.evaluator != AVERAGE)
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """In order."""
+        return tuple(column.heading for column in self.columns)
+
+    @property
+    def ranking(self) -> str:
+        """Heading of the column that sorts: the average where there is one."""
+        averages = [column for column in self.columns if column.evaluator == AVERAGE]
+        scores = [column for column in self.columns if column.metric == self.score]
+        return (averages or scores or self.columns)[0].heading
+
+    def scored(self, configuration: Configuration) -> set[tuple[str, str | None]]:
+        """Return evaluator and metric of what our runs have of it; an average is nothing of its own."""
+        mine = [c for c in self.columns if c.evaluator != AVERAGE and self.values(configuration, c)]
+        return {(column.evaluator, column.metric) for column in mine}
+
+    def values(self, configuration: Configuration, column: TableColumn, *, untrained: bool = False) -> list[float]:
+        """Return a column of our runs, of every seed; nothing where one lacks it."""
+        if column.evaluator == AVERAGE:
+            return configuration.averages(self.evaluators, column.metric or "", untrained=untrained)
+        return configuration.values(column.evaluator, column.metric, untrained=untrained)
+
+    def of_printed(self, printed: Printed) -> dict[str, Score]:
+        """Return a printed row's cells under these headings."""
+        scores = printed.line().scores
+        named = {c.evaluator: scores[c.name] for c in printed.table.columns if c.evaluator and c.name in scores}
+        return {column.heading: named[column.evaluator] for column in self.columns if column.evaluator in named}
+
+    def covered_by(self, table: Table) -> bool:
+        """Tell whether a table prints all of these columns."""
+        return set(_layout(table)) >= {(column.evaluator, column.metric) for column in self.columns}
+
+
+def numbers(scores: dict[str, Score]) -> dict[str, float | None]:
+    """Return what to compare with, by heading."""
+    return {heading: reference(score) for heading, score in scores.items()}
+
+
+def layouts(language: str) -> list[Layout]:
+    """Return the columns of every kind of result table of a language; a table with fewer of the same is left out."""
+    found: dict[tuple[tuple[str, str], ...], Layout] = {}
+    for table in _tables(language):
+        columns = tuple(
+            TableColumn(c.name, c.evaluator, table.score_of(c)) for c in table.columns if c.evaluator is not None
+        )
+        if len(columns) > 1:
+            found.setdefault(_layout(table), Layout(columns, table.metric, table.score))
+    keys = [set(key) for key in found]
+    return [layout for key, layout in found.items() if not any(set(key) < other for other in keys)]
+
+
+def own(configurations: Sequence[Configuration]) -> list[tuple[Layout, list[Configuration]]]:
+    """Return a layout of its own for runs that score nothing a paper prints, one for each set of evaluators."""
+    groups: dict[tuple[str, ...], list[Configuration]] = {}
+    for configuration in configurations:
+        groups.setdefault(tuple(configuration.results[0].scores), []).append(configuration)
+    return [
+        (Layout(tuple(TableColumn(name, name, None) for name in names)), ran) for names, ran in groups.items() if names
+    ]
+
+
+def _tables(language: str) -> Iterator[Table]:
+    for key in papers.names():
+        for table in papers.load(key).tables.values():
+            if table.language == language and table.kind == "scores":
+                yield table
+
+
+def _layout(table: Table) -> tuple[tuple[str, str], ...]:
+    return tuple((c.evaluator, table.score_of(c)) for c in table.columns if c.evaluator is not None)
+
+
+FIELD = "the field's list"
+
+
+def printed(encoder: str, language: str, layout: Layout) -> list[Row]:
+    """Return the rows that papers print of an encoder, from tables that have all columns."""
+    return [
+        row.line().model_copy(update={"scores": layout.of_printed(row)})
+        for row in rows()
+        if (row.encoder, row.language) == (encoder, language) and layout.covered_by(row.table)
+    ]
+
+
+def merged(rows: Iterable[Row]) -> list[Row]:
+    """Return rows that say the same as one: papers copy their baselines from each other."""
+    found: dict[tuple[tuple[str, float, float | None], ...], Row] = {}
+    for row in rows:
+        key = tuple((heading, score.mean, score.std) for heading, score in row.scores.items())
+        first = found.setdefault(key, row)
+        if first is not row:
+            found[key] = first.model_copy(
+                update={
+                    "printed": tuple(dict.fromkeys([*first.printed, *row.printed])),
+                    "notes": tuple(dict.fromkeys([*first.notes, *row.notes])),
+                    "recipe": first.recipe or row.recipe,
+                }
+            )
+    return list(found.values())
+
+
+def reproduced(recipes: Sequence[str | None], layout: Layout) -> list[Row]:
+    """Return what others measured when they ran the methods of these recipes again, one row a source."""
+    headings = {column.evaluator: column.heading for column in layout.columns}
+    found: dict[tuple[str, str], Row] = {}
+    for one in papers.reproductions():
+        if one.recipe not in recipes or one.score not in headings:
+            continue
+        score = Score(mean=one.mean, std=one.std, n=one.n, low=one.low, high=one.high)
+        row = found.get((one.recipe, one.source)) or Row(
+            source="reproduction", name=f"{one.paper}: run again by others", printed=(one.source,), scores={},
+            recipe=one.recipe, notes=(_told(one.recipe, one.source),),
+        )  # fmt: skip
+        found[one.recipe, one.source] = row.model_copy(update={"scores": {**row.scores, headings[one.score]: score}})
+    return list(found.values())
+
+
+def _told(recipe: str, source: str) -> str:
+    same = [one for one in papers.reproductions() if (one.recipe, one.source) == (recipe, source)]
+    ranges = ", ".join(f"{one.score} {one.low:.2f} to {one.high:.2f}" for one in same)
+    runs = "one run" if same[0].n == 1 else f"{same[0].n} runs ({ranges})"
+    return "; ".join(dict.fromkeys([f"{runs}, {source}", *(one.note for one in same if one.note)]))
+
+
+def field(encoder: str, layout: Layout) -> list[Row]:
+    """Return the field's rows of an encoder, where its columns are these."""
+    headings = {column.evaluator: column.heading for column in layout.columns}
+    found: list[Row] = []
+    for one in papers.field():
+        if one.encoder.lower() != encoder or set(layout.evaluators) != set(one.cells):
+            continue
+        scores = {headings[name]: Score(mean=value, std=one.spreads.get(name)) for name, value in one.cells.items()}
+        doubtful = one.avg != one.avg_recomputed
+        if AVERAGE in headings:
+            scores[headings[AVERAGE]] = Score(
+                mean=one.avg, std=one.spreads.get(AVERAGE), marks=("doubtful",) if doubtful else ()
+            )
+        wrong = f"the listed average is {one.avg:.2f}, that of its cells {one.avg_recomputed:.2f}" if doubtful else ""
+        notes = tuple(filter(None, (one.note or wrong,)))
+        found.append(Row(source="field", name=one.method, printed=(FIELD,), model=encoder, scores=scores, notes=notes))
+    return found

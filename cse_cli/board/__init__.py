@@ -1,1 +1,0 @@
-"""The leaderboard's tables: pure data, no store and no rendering."""

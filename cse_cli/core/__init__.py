@@ -1,0 +1,1 @@
+"""What every feature uses: results, run folders, devices, processes, the console, statistics, plots."""

@@ -1,0 +1,283 @@
+"""What a run tells the person watching; the screen and the tests each listen in their own way.
+
+A run on the screen: a live line in a terminal, plain lines elsewhere; always on stderr.
+
+What a run's own process shows of it, where another one started it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Column
+
+
+@dataclass(frozen=True)
+class Started:
+    """What is about to run, printed before the first step.
+
+    Args:
+        run_id: In the tracking store.
+        steps: Of the whole training.
+        done: Steps done before a resume.
+        sentences: Rows of the training text.
+    """
+
+    recipe: str
+    title: str
+    seed: int
+    device: str
+    precision: str
+    run_id: str
+    home: str
+    steps: int
+    done: int
+    sentences: int
+
+
+class Pruned(Exception):  # noqa: N818 - an end on purpose, not an error
+    """Raised by an observer to end its run: going on is not worth it. The run keeps its curve and has no result."""
+
+
+class Observer(Protocol):
+    """Hears of progress; must not slow training down."""
+
+    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Something slow happens before the first step: loading, tokenising."""
+
+    def downloading(self, what: str, done: int, total: int | None) -> None:
+        """Bytes of a file arrive; `total` is None where the server does not say how many there are."""
+
+    def started(self, run: Started) -> None:
+        """Training begins or goes on."""
+
+    def stepped(self, step: int, loss: float, rate: float) -> None:
+        """A step is done; `rate` in sentences a second."""
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Dev scores ("evaluator.metric" → value) of a step are known."""
+
+    def collapsed(self, text: str) -> None:
+        """Sentence vectors have fallen together; told once."""
+
+    def warned(self, text: str) -> None:
+        """Something needs a person's eye."""
+
+    def stopped(self, run_id: str | None) -> None:
+        """The run was interrupted; `run_id` can be taken up again, None was too young for that."""
+
+
+class Silent:
+    """An observer that says nothing."""
+
+    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Say nothing."""
+
+    def downloading(self, what: str, done: int, total: int | None) -> None:
+        """Say nothing."""
+
+    def started(self, run: Started) -> None:
+        """Say nothing."""
+
+    def stepped(self, step: int, loss: float, rate: float) -> None:
+        """Say nothing."""
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Say nothing."""
+
+    def collapsed(self, text: str) -> None:
+        """Take it as a warning."""
+        self.warned(text)
+
+    def warned(self, text: str) -> None:
+        """Say nothing."""
+
+    def stopped(self, run_id: str | None) -> None:
+        """Say nothing."""
+
+
+PLAIN_EVERY = 10.0
+"""Seconds between plain progress lines where there is no terminal."""
+
+
+class Screen:
+    """An observer for people. Use as a context manager around one or several runs."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
+        self.live = self.console.is_terminal
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._total = 0
+        self._preparing = ""
+        self._spoke = 0.0
+        self._dev = ""
+        self._from = (0, 0.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Say what is being waited for: a bar in a terminal where there are counts, else plain lines as they grow."""
+        if self.live and total:
+            self._waiting(what, (MofNCompleteColumn(),), done, total)
+        else:
+            self._close()
+            self._plain(what, f" {done:,}/{total:,}" if total else "", done >= total)
+
+    def downloading(self, what: str, done: int, total: int | None) -> None:
+        """Say how many bytes are there: a bar in a terminal, else plain lines now and then."""
+        if self.live:
+            self._waiting(
+                what,
+                (DownloadColumn(table_column=Column(no_wrap=True)), TransferSpeedColumn(Column(no_wrap=True))),
+                done,
+                total,
+            )
+        else:
+            size = f"/{decimal(total)}" if total else ""
+            self._plain(f"downloading {what}", f" {decimal(done)}{size}", done == total)
+
+    def _waiting(self, what: str, columns: Sequence[ProgressColumn], done: int, total: int | None) -> None:
+        if what != self._preparing or self._bar is None:
+            self._close()
+            self._preparing = what
+            name = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+            self._bar = Progress(
+                TextColumn("[dim]{task.description}[/dim]", table_column=name), BarColumn(bar_width=12), *columns,
+                TimeRemainingColumn(compact=True), console=self.console, transient=True, expand=True,
+            )  # fmt: skip
+            self._task = self._bar.add_task(escape(what), total=total)
+            self._bar.start()
+        self._bar.update(self._task, completed=done, total=total)
+        if done == total:
+            self._close()
+
+    def _plain(self, what: str, count: str, last: bool) -> None:
+        now = time.monotonic()
+        if what == self._preparing and now - self._spoke < PLAIN_EVERY and not last:
+            return
+        self._preparing, self._spoke = what, now
+        self.console.print(f"[dim]{escape(what)}{count} …[/dim]", soft_wrap=True)
+
+    def started(self, run: Started) -> None:
+        """Print what runs where, then open the progress bar."""
+        again = f", going on after step {run.done}" if run.done else ""
+        self.console.print(
+            f"[bold]{escape(run.recipe)}[/bold] · {escape(run.title)} · seed {run.seed}{again}", soft_wrap=True
+        )
+        self.console.print(
+            f"  {run.steps:,} steps over {run.sentences:,} sentences · {escape(run.device)} · {run.precision}\n"
+            f"  run {run.run_id} · state in {escape(run.home)}",
+            soft_wrap=True,
+        )
+        self._dev, self._total = "", run.steps
+        if self.live:
+            self._bar = Progress(
+                TextColumn("  step"), MofNCompleteColumn(), BarColumn(bar_width=None),
+                TextColumn("loss {task.fields[loss]}  {task.fields[dev]}{task.fields[rate]}"), TimeRemainingColumn(),
+                console=self.console, transient=True,
+            )  # fmt: skip
+            self._task = self._bar.add_task("train", total=run.steps, completed=run.done, loss="–", dev="", rate="")
+            self._bar.start()
+        self._spoke = time.monotonic()
+        self._from = (run.done, self._spoke)
+
+    def stepped(self, step: int, loss: float, rate: float) -> None:
+        """Move the bar, or print a plain line now and then."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, loss=f"{loss:.4f}", dev=self._dev, rate=f"{rate:,.0f} sent/s")
+            return
+        now = time.monotonic()
+        if now - self._spoke >= PLAIN_EVERY:
+            self._spoke = now
+            done, since = self._from
+            left = (now - since) / max(1, step - done) * (self._total - step)
+            self.console.print(
+                f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left:,.0f} s left",
+                soft_wrap=True,
+            )
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Print dev scores; the best so far is marked."""
+        if step == 0:  # scoring the untrained state is no training time: the estimate starts here
+            self._from = (0, time.monotonic())
+        shown = "  ".join(f"{escape(name)} {value:.2f}" for name, value in scores.items())
+        self._dev = f"dev {next(iter(scores.values())):.2f}  "
+        label = "untrained" if step == 0 else f"step {step}"
+        self.console.print(f"  {label:>12}  {shown}{'  [green]best[/green]' if best else ''}", soft_wrap=True)
+
+    def collapsed(self, text: str) -> None:
+        """Print it as a warning."""
+        self.warned(text)
+
+    def warned(self, text: str) -> None:
+        """Print a warning."""
+        self.console.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
+
+    def stopped(self, run_id: str | None) -> None:
+        """Print how to go on with an interrupted run."""
+        self._close()
+        how = " before the first step" if run_id is None else f"; go on with: cse run --resume {run_id[:8]}"
+        self.console.print(f"stopped{how}", soft_wrap=True)
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Print why one of several runs stopped."""
+        self._close()
+        self.console.print(f"[red]error:[/red] {escape(what)}: {escape(str(error))}", soft_wrap=True)
+
+    def heard(self, worker: str, line: str) -> None:
+        """Print a line of another process's."""
+        self.console.print(f"[dim]{escape(f'[{worker}]')}[/dim] {escape(line)}", soft_wrap=True)
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+class BegunScreen(Screen):
+    """The screen of a single run, which also passes on which run it is.
+
+    Args:
+        begun: Is given the run's id.
+    """
+
+    def __init__(self, begun: Callable[[str], None]) -> None:
+        super().__init__()
+        self._begun = begun
+
+    def started(self, run: Started) -> None:
+        """Pass it on, and show it."""
+        self._begun(run.run_id)
+        super().started(run)
+
+
+class RunLines(BegunScreen):
+    """Lines of one run among several at once, each of which is shown with the run's name before it."""
+
+    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Say nothing."""

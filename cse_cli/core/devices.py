@@ -1,0 +1,185 @@
+"""Where a run computes: device and precision.
+
+How many cores this process may compute on: fewer than the machine has, where a container or a scheduler says so.
+
+How processes of one machine share its cores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from registry.distributed import world_size
+from registry.errors import CseError
+
+Precision = Literal["fp32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True)
+class Compute:
+    """One process's place to compute.
+
+    Args:
+        device: Where tensors live.
+        precision: What the forward pass computes in; losses stay in fp32.
+    """
+
+    device: torch.device
+    precision: Precision
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Return the context of a forward pass."""
+        if self.precision == "fp32":
+            return nullcontext()
+        kind = torch.bfloat16 if self.precision == "bf16" else torch.float16
+        return torch.autocast(self.device.type, dtype=kind)
+
+    def describe(self) -> str:
+        """Return the device's name as records keep it."""
+        if self.device.type == "cuda":
+            return f"{self.device} ({torch.cuda.get_device_name(self.device)})"
+        return f"{self.device} ({torch.get_num_threads()} threads)"
+
+
+def choose(device: str = "auto", precision: str = "auto") -> Compute:
+    """Return the device asked for and a precision that works on it.
+
+    Args:
+        device: "auto" takes a CUDA device, else the CPU; or "cpu", "cuda", "cuda:1". The CUDA device is the first
+            one, or, where several processes train together, this process's own.
+        precision: "auto" is fp32 on CPU, bf16 on CUDA devices that have it, else fp32.
+
+    Raises:
+        CseError: No such device, or a precision that cannot work there; the message says why.
+    """
+    place = _place(device)
+    on_gpu = place.type == "cuda"
+    has_bf16 = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
+    if precision == "auto":
+        return Compute(place, "bf16" if has_bf16 else "fp32")
+    if precision == "fp16" and not on_gpu:
+        raise CseError(
+            "train.precision: 'fp16' cannot train on a CPU: it has no scaled half-precision kernels",
+            "use precision = 'auto' (fp32 here), or --device cuda on a machine that has one",
+        )
+    if precision == "bf16" and on_gpu and not has_bf16:
+        raise CseError(
+            f"train.precision: 'bf16' is not supported by {torch.cuda.get_device_name(place)}",
+            "use precision = 'auto' or 'fp16'",
+        )
+    if precision not in ("fp32", "bf16", "fp16"):
+        raise CseError(f"unknown precision '{precision}'", "use auto, fp32, bf16 or fp16")
+    return Compute(place, precision)  # type: ignore[arg-type]
+
+
+def _place(device: str) -> torch.device:
+    if device == "auto":
+        return _own_cuda() if torch.cuda.is_available() else torch.device("cpu")
+    try:
+        place = torch.device(device)
+    except RuntimeError as error:
+        raise CseError(f"--device: unknown device '{device}'", "use auto, cpu, cuda or cuda:N") from error
+    if place.type not in ("cpu", "cuda"):
+        raise CseError(f"--device: '{device}' is not supported", "use auto, cpu, cuda or cuda:N")
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if place.type == "cuda" and (place.index or 0) >= found:
+        raise CseError(f"--device: '{device}' is not on this machine ({found} CUDA devices found)", "use --device auto")
+    return _own_cuda() if device == "cuda" else place
+
+
+def _own_cuda() -> torch.device:
+    """Return the device that was set when this process joined the others."""
+    # Asking for it starts CUDA, which a process that only starts others should not.
+    return torch.device("cuda", torch.cuda.current_device() if world_size() > 1 else 0)
+
+
+def worker_devices(asked: str, workers: int | None) -> list[str]:
+    """Return the device of each worker: CUDA devices in turn where none is asked for."""
+    found = torch.cuda.device_count() if asked == "auto" and torch.cuda.is_available() else 0
+    count = workers or max(1, found)
+    return [f"cuda:{number % found}" for number in range(count)] if found > 1 else [asked] * count
+
+
+VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""A number of threads set by hand; it stays."""
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+
+
+def affinity() -> int:
+    """Return the cores that this process may be scheduled on; torch knows of these."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def quota() -> float | None:
+    """Return how many cores' time the container gets, None where it is not limited; torch knows nothing of this."""
+    return min(_quotas(), default=None)
+
+
+def allowed() -> int:
+    """Return how many threads can compute at once without being held back: a part of a core is none."""
+    limit = quota()
+    return affinity() if limit is None else max(1, min(affinity(), int(limit)))
+
+
+def settle() -> int:
+    """Let torch use no more threads than `allowed`, unless their number was set by hand; return the number used.
+
+    Threads beyond a container's quota wait for each other at every operation: all stand still until the next period.
+    """
+    import torch
+
+    if chosen_by_hand() is None and allowed() < torch.get_num_threads():
+        torch.set_num_threads(allowed())
+    return torch.get_num_threads()
+
+
+def chosen_by_hand() -> str | None:
+    """Return the variable that sets the number of threads, as NAME=value; None where there is none."""
+    return next((f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name)), None)
+
+
+def _quotas() -> Iterator[float]:
+    """Yield the limits of this process's control group and of those above it, versions 2 and 1."""
+    for line in _read(_OWN).splitlines():
+        _, controllers, path = line.split(":", 2)
+        for folder in (Path(path), *Path(path).parents):
+            if not controllers:
+                found = _read(_GROUPS / folder.relative_to("/") / "cpu.max").split()
+            elif "cpu" in controllers.split(","):
+                own = _GROUPS / "cpu" / folder.relative_to("/")
+                found = [_read(own / "cpu.cfs_quota_us").strip(), _read(own / "cpu.cfs_period_us").strip()]
+            else:
+                found = []
+            with suppress(ValueError):
+                time, period = map(int, found)  # "max", or nothing, is no number
+                if time > 0 and period > 0:  # version 1 writes -1 for no limit
+                    yield time / period
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+VARIABLE = "OMP_NUM_THREADS"
+
+
+def environment(processes: int, device: str) -> dict[str, str]:
+    """Return the environment of one of several processes: with its share of the cores, if it computes on them.
+
+    A number of threads that was set by hand stays.
+    """
+    own = dict(os.environ)
+    if device == "cpu" or not torch.cuda.is_available():
+        own.setdefault(VARIABLE, str(max(1, allowed() // processes)))
+    return own

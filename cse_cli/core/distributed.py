@@ -1,0 +1,307 @@
+"""The process group: joined before a run, left after it.
+
+What processes that run one job together tell each other: the first one decides and writes, the others follow.
+
+All of it goes over the hosts' network, beside the devices' own collectives, and waits for as long as the other process
+lives: the first one may be writing a model or fitting a classifier meanwhile.
+
+A process that the others wait for in vain: who it was and why, as far as those that are left can know.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from time import monotonic, sleep
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
+from torch.nn.functional import pad
+
+from cse_cli.core import processes as leaving
+from cse_cli.core.processes import Place, lives
+from registry.distributed import alone, rank, world_size
+from registry.errors import CseError, RunFailedError
+
+START_SECONDS = 600.0
+"""How long processes wait for each other at the start: machines of a cluster do not start at once."""
+
+
+@contextmanager
+def joined(here: Place, device: str) -> Iterator[None]:
+    """Be one of several processes that train together while the block lasts; a single one joins nothing.
+
+    After a failure the group is not left in order, since that may wait for processes that are gone: end the process.
+
+    Args:
+        here: Which of them.
+        device: As `cse_cli.core.devices.choose` takes it.
+
+    Raises:
+        CseError: There is no device for this process, or another one is gone.
+    """
+    if here.world == 1:
+        yield
+        return
+    device_id = own_device(here, device)
+    if device_id is not None:
+        torch.cuda.set_device(device_id)
+    with explained():
+        store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=START_SECONDS)))
+        enter(store, here)
+        dist.init_process_group(
+            "gloo" if device_id is None else "cpu:gloo,cuda:nccl",
+            store=PrefixStore("cse/group", store),
+            rank=here.rank,
+            world_size=here.world,
+            device_id=device_id,
+        )
+        yield
+        dist.barrier()  # nobody leaves while another still talks to it
+    dist.destroy_process_group()
+
+
+def own_device(here: Place, device: str) -> torch.device | None:
+    """Return the CUDA device of a process among several; None where they compute on the CPU.
+
+    Raises:
+        CseError: All are to share one device, or there are too few.
+    """
+    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+        return None
+    if device not in ("auto", "cuda"):
+        raise CseError(
+            f"--device: '{device}' is one device, and {here.world} processes need one each", "use --device cuda"
+        )
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if here.local >= found:
+        raise CseError(
+            f"process {here.local} of this machine has no CUDA device of its own: {found} found",
+            f"start {found} here, or use --device cpu" if found else "use --device cpu",
+        )
+    return torch.device("cuda", here.local)
+
+
+def is_first_refused(here: Place, device: str) -> bool:
+    """Whether no process of this machine before this one is without a device: one message is enough."""
+    for local in range(here.local):
+        try:
+            own_device(replace(here, local=local), device)
+        except CseError:
+            return False
+    return True
+
+
+T = TypeVar("T")
+
+PATIENCE = timedelta(days=30)
+"""Longest wait for another process."""
+
+_hosts: list[tuple[Any, Any]] = []
+"""The process group that the hosts' group was made for, and that group."""
+
+
+def from_first(make: Callable[[], T], meanwhile: Callable[[], None] | None = None) -> T:
+    """Return what `make` gives on the first process, which runs it by itself while the others wait for it.
+
+    Args:
+        make: Its result, or what it raises, reaches every process.
+        meanwhile: What the others do until then; `make` ends it.
+    """
+    if world_size() == 1:
+        return make()
+    if rank() > 0:
+        if meanwhile is not None:
+            meanwhile()
+        made, error = shared()
+        if error is not None:
+            raise error
+        return made  # type: ignore[no-any-return]
+    try:
+        with alone():
+            made = make()
+    except Exception as error:
+        shared((None, _portable(error)))
+        raise
+    shared((made, None))
+    return made
+
+
+def after_first(make: Callable[[], T]) -> T:
+    """Return what `make` gives here, which the first process has done before the others begin.
+
+    What it leaves on disk is there for them; what it raises there is raised everywhere.
+    """
+    if world_size() == 1:
+        return make()
+    made: list[T] = []
+    from_first(lambda: made.append(make()))
+    return made[0] if made else make()
+
+
+def from_all(value: T) -> list[T]:
+    """Return the values of all processes, by rank."""
+    if world_size() == 1:
+        return [value]
+    found: list[Any] = [None] * world_size()
+    dist.all_gather_object(found, value, group=_group())
+    return found
+
+
+def shared(value: Any = None) -> Any:
+    """Return the first process's value, `alone` or not: for those that answer it while it works by itself."""
+    held = [value]
+    dist.broadcast_object_list(held, src=0, group=_group(), device=torch.device("cpu"))
+    return held[0]
+
+
+def rows_at_first(local: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """Return, on the first process, each one's (n, D) rows on the CPU, by rank; on the others nothing.
+
+    Args:
+        local: This process's own.
+        sizes: How many each process has.
+    """
+    padded = pad(local, (0, 0, 0, max(sizes) - len(local)))
+    parts = [torch.empty_like(padded) for _ in sizes] if dist.get_rank() == 0 else None
+    dist.gather(padded, parts, dst=0, group=_group())
+    return [] if parts is None else [part[:size] for part, size in zip(parts, sizes, strict=True)]
+
+
+def _group() -> Any:
+    """Return the group for objects and for tensors on the CPU; all processes come here first at the same time."""
+    world = dist.group.WORLD
+    if not _hosts or _hosts[0][0] is not world:
+        _hosts[:] = [(world, dist.new_group(backend="gloo", timeout=PATIENCE))]
+    return _hosts[0][1]
+
+
+def _portable(error: Exception) -> Exception:
+    """Return the exception, or where it cannot be sent to another process one that says the same."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RunFailedError(f"{type(error).__name__}: {error}")
+    return error
+
+
+_LOOK_SECONDS = 1.0
+"""How long to look for who is gone: a connection may break before its process has ended."""
+_BROKEN = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Timed out waiting", "NCCL")
+"""Words of torch's errors when a collective lacks a process; gloo's have no type of their own."""
+
+
+class LostRankError(RunFailedError):
+    """Another process of the run is gone; the cause is there.
+
+    Args:
+        shown: Whether that process has shown it on this machine.
+    """
+
+    def __init__(self, message: str, shown: bool = False) -> None:
+        super().__init__(message, "`cse run --resume` goes on from the last checkpoint")
+        self.shown = shown
+
+
+@dataclass(frozen=True)
+class _Roster:
+    """Who takes part, kept where all can read it.
+
+    Args:
+        store: The key-value store through which the processes found each other.
+    """
+
+    store: Store
+    here: Place
+
+
+_rosters: list[_Roster] = []
+
+
+def enter(store: Store, here: Place) -> None:
+    """Tell the others who this process is; wait until all have told."""
+    kept = PrefixStore("cse/roster", store)
+    kept.set(str(here.rank), json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+    first = json.loads(kept.get("0"))
+    if first["host"] == socket.gethostname() and here.rank > 0:
+        leaving.follow(first["pid"])
+    _rosters[:] = [_Roster(kept, here)]
+
+
+def tell(error: CseError) -> bool:
+    """Tell the others why this process ends; return whether it is the first to."""
+    if isinstance(error, LostRankError) or not _rosters:
+        return not _rosters
+    roster = _rosters[0]
+    text = json.dumps({"rank": roster.here.rank, "host": socket.gethostname(), "message": error.message})
+    try:
+        return bool(roster.store.compare_set("failed", "", text).decode() == text)
+    except RuntimeError:  # whoever kept the store has left: somebody was first
+        return False
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn a collective that lacks a process into a message that says which, and let nothing disturb its recording.
+
+    Raises:
+        LostRankError: Another process is gone.
+    """
+    try:
+        yield
+    except CseError:
+        if _rosters:
+            leaving.ignore()  # the others have it too, and the first of them to leave has all ended
+        raise
+    except RuntimeError as error:
+        if not _rosters or isinstance(error, torch.OutOfMemoryError) or not _is_broken(error):
+            raise
+        leaving.ignore()  # whoever started the processes now ends them all, and this one has something to record
+        raise _why(_rosters[0], error) from error
+
+
+def _is_broken(error: RuntimeError) -> bool:
+    return isinstance(error, dist.DistError) or any(words in str(error) for words in _BROKEN)
+
+
+def _why(roster: _Roster, error: RuntimeError) -> LostRankError:
+    last = monotonic() + _LOOK_SECONDS
+    while monotonic() < last:
+        try:
+            if (found := _told(roster) or _dead(roster)) is not None:
+                return found
+        except RuntimeError:  # whoever kept the store has left
+            break
+        sleep(0.1)
+    first = str(error).strip().partition("\n")[0]
+    return LostRankError(f"one of the other {roster.here.world - 1} processes is gone: {first}")
+
+
+def _told(roster: _Roster) -> LostRankError | None:
+    """Return what a process said before it ended."""
+    if not roster.store.check(["failed"]):
+        return None
+    said = json.loads(roster.store.get("failed"))
+    named = f"rank {said['rank']} of {roster.here.world} on {said['host']}"
+    return LostRankError(f"{named}: {said['message']}", said["host"] == socket.gethostname())
+
+
+def _dead(roster: _Roster) -> LostRankError | None:
+    """Return which process of this machine is no more."""
+    known = {rank: json.loads(roster.store.get(str(rank))) for rank in range(roster.here.world)}
+    gone = [
+        f"rank {rank} of {roster.here.world} (pid {one['pid']} on {one['host']})"
+        for rank, one in known.items()
+        if one["host"] == socket.gethostname() and not lives(one["pid"], None)
+    ]
+    return LostRankError(f"{', '.join(gone)} ended without a word: killed, or crashed") if gone else None

@@ -1,0 +1,84 @@
+"""Numbers and lists in words.
+
+Tables → TOML text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from statistics import fmean, stdev
+from typing import Any
+
+import tomlkit
+
+UNSET = "—"
+
+
+def counted(number: int, what: str) -> str:
+    """Return "1 run", "3 runs"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def seed_list(seeds: Sequence[int]) -> str:
+    """Return "seed 3", "seeds 0–4" for neighbours, else all of them."""
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    together = len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    return f"seeds {seeds[0]}–{seeds[-1]}" if together else f"seeds {', '.join(map(str, seeds))}"
+
+
+def signed(value: float | None) -> str:
+    """Return a difference with its sign; a dash where there is none."""
+    return UNSET if value is None else f"{value:+.2f}".replace("-", "−")
+
+
+def mean(values: Sequence[float]) -> str:
+    """Return the mean, with the spread of several."""
+    if not values:
+        return ""
+    return f"{fmean(values):.2f} ± {stdev(values):.2f}" if len(values) > 1 else f"{values[0]:.2f}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Return both ends of an interval of differences."""
+    return UNSET if low is None or high is None else f"{signed(low)} … {signed(high)}"
+
+
+def probability(p: float | None) -> str:
+    """Return a p-value."""
+    return UNSET if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def setting(value: Any) -> str:
+    """Return a recipe's value roughly as TOML writes it; a dash where it is not set."""
+    if value is None:
+        return UNSET
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key} = {setting(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(setting, value))}]"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def alike(values: Iterable[object]) -> str:
+    """Return what runs have in common, or all that they have."""
+    return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
+
+
+def duration(seconds: float) -> str:
+    """Return a time as a reader measures it."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def day(moment: datetime) -> str:
+    """Return date and time."""
+    return f"{moment:%Y-%m-%d %H:%M %Z}".strip()
+
+
+def to_toml(tables: Mapping[str, Any]) -> str:
+    """Return tables such as `Recipe.resolved()` as TOML that loads back to the same recipe."""
+    return tomlkit.dumps(tables)

@@ -1,0 +1,160 @@
+"""What a finished run says: typed, versioned, and all a leaderboard needs.
+
+The numbers behind a run's scores, pair by pair: kept, so that two runs can be compared on the same pairs later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+"""The seven English sets of every table, in the papers' order: data sets, and what recipes call their evaluators."""
+
+Scores = dict[str, dict[str, float]]
+"""Evaluator → metric → value."""
+
+
+class Versions(BaseModel):
+    """What ran.
+
+    Args:
+        git: Commit of the recipe's repository, with "+" when it has uncommitted changes.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    cse: str
+    python: str
+    torch: str
+    transformers: str
+    git: str | None = None
+
+
+class PaperRow(BaseModel):
+    """The printed row a result answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    table: str
+    row: str
+
+
+class Speed(BaseModel):
+    """Where the time of a training went, and what that made of the device.
+
+    Args:
+        seconds: "data", "forward", "backward", "optimiser", "evaluation" or "other" → wall time; "other" is the loop
+            around steps: records, health, checkpoints.
+        tokens_per_second: Tokens read by encoders over all views and processes, padding not counted, a second of steps.
+        padding: Share of padding in batches as they come, whether it is computed or not.
+        model_flops: Floating-point operations of the model, on all processes; `cse_cli.training.timing.model_flops`.
+        model_flop_utilisation: The same a second of steps, as a share of what the device could do; None where that is
+            not known.
+        peak_memory: Bytes of the GPU, or of this process where there is none, at the highest point.
+    """
+
+    model_config = ConfigDict(frozen=True, protected_namespaces=())
+
+    seconds: dict[str, float]
+    tokens_per_second: float | None = None
+    padding: float | None = None
+    model_flops: float = 0.0
+    model_flop_utilisation: float | None = None
+    peak_memory: int
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Each part's share of the time."""
+        total = sum(self.seconds.values())
+        return {part: seconds / total for part, seconds in self.seconds.items()} if total else {}
+
+
+class Result(BaseModel):
+    """The outcome of one run of one recipe with one seed.
+
+    Args:
+        recipe: Name or path the recipe was asked for by.
+        recipe_hash: `Recipe.hash()`.
+        scores: Evaluator → metric → value, of the selected state.
+        untrained: The same before the first step, for the evaluators scored then.
+        curve: Step → value of the selecting metric.
+        selected_step: Step whose state was kept.
+        select: "evaluator.metric" that chose it; None where nothing was chosen.
+        test_selected: Whether a test split chose the state: such numbers are optimistic.
+        fingerprints: "dataset/split" → content digest.
+        commits: Repository of the hub, "model owner/name" or "dataset owner/name" → the commit that was used.
+        measures: What is known of the method by itself, such as "queue/traceable_distance".
+        last_state: Digest of all weights after the last step: equal exactly when every bit is.
+        seconds: Wall time of training, evaluation during it included.
+        sentences_per_second: Training throughput without evaluation.
+        speed: Where the time went; None without training, and in results written before it was measured.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: Literal[1] = 1
+    recipe: str
+    title: str
+    recipe_hash: str
+    language: str
+    seed: int
+    paper: PaperRow | None = None
+    model: str
+    scores: Scores
+    untrained: Scores = Field(default_factory=dict)
+    curve: dict[int, float] = Field(default_factory=dict)
+    selected_step: int | None = None
+    select: str | None = None
+    test_selected: bool = False
+    steps: int
+    last_state: str | None = None
+    fingerprints: dict[str, str] = Field(default_factory=dict)
+    commits: dict[str, str] = Field(default_factory=dict)
+    measures: dict[str, float] = Field(default_factory=dict)
+    versions: Versions
+    device: str
+    precision: str
+    seconds: float
+    sentences_per_second: float | None = None
+    speed: Speed | None = None
+    run_id: str | None = None
+    finished: datetime
+
+
+def average(scores: Scores, evaluators: Sequence[str], metric: str) -> float | None:
+    """Return the papers' average: of scores rounded to two decimals; None where one is missing."""
+    values = [scores.get(name, {}).get(metric) for name in evaluators or STS_TASKS]
+    known = [round(value, 2) for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
+
+
+FOLDER = "series"
+"""Artifact folder: one `<evaluator>.npz` each, an array a name."""
+
+Series = Mapping[str, Sequence[float]]
+
+
+def write(series: Mapping[str, Series], folder: Path) -> None:
+    """Write the series of each evaluator that has any."""
+    for evaluator, arrays in series.items():
+        if arrays:
+            folder.mkdir(parents=True, exist_ok=True)
+            columns = {name: np.asarray(values, dtype=np.float64) for name, values in arrays.items()}
+            np.savez_compressed(folder / f"{evaluator}.npz", allow_pickle=False, **columns)
+
+
+def read(folder: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Return evaluator → name → numbers; nothing where there is no such folder."""
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for path in sorted(folder.glob("*.npz")):
+        with np.load(path) as arrays:
+            found[path.stem] = dict(arrays)
+    return found

@@ -1,0 +1,153 @@
+"""The folder of one run: what it was asked to do, so that it can be taken up again, and its checkpoints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cse_cli.core.formatting import to_toml
+from cse_cli.core.paths import runs
+from registry.errors import CseError, UnknownNameError, suggestion
+
+FINISHED = "finished"
+"""Name of the file that marks a run as finished."""
+
+FREE_ON_RESUME = frozenset({"title", "description", "tune", "paper"})
+"""Top-level keys that may differ between a run and its resumption: they change no number."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run's folder below the state directory.
+
+    Args:
+        run_id: In the tracking store.
+        recipe: Name the recipe was asked for by.
+        source: File the recipe was read from.
+        resolved: The resolved recipe, the run's own seed in it.
+        commits: Repository of the hub → the commit that the run uses, also when it is taken up.
+    """
+
+    run_id: str
+    recipe: str
+    source: Path
+    resolved: dict[str, Any]
+    commits: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return int(self.resolved["train"]["seed"])
+
+    @property
+    def path(self) -> Path:
+        """Where checkpoints lie."""
+        return runs() / self.run_id
+
+    def create(self) -> None:
+        """Write the folder with its `run.json` and the recipe as it was resolved."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        content = {"schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "source": str(self.source)}
+        _write(self.path / "resolved.toml", to_toml(self.resolved))
+        document = {**content, "commits": self.commits, "resolved": self.resolved}
+        _write(self.path / "run.json", json.dumps(document, indent=1))
+
+    def close(self) -> None:
+        """Mark the run finished and delete its checkpoints: nothing is left to take up."""
+        (self.path / FINISHED).touch()
+        for file in self.path.glob("*.pt"):
+            file.unlink()
+
+    def demand_unfinished(self) -> None:
+        """Refuse to resume a run that came to its end.
+
+        Raises:
+            CseError: It did.
+        """
+        if is_finished(self.run_id):
+            raise CseError(f"run {self.run_id[:8]} is finished", f"`cse runs show {self.run_id[:8]}` shows its scores")
+
+    def demand_same(self, resolved: Mapping[str, Any]) -> None:
+        """Refuse to resume with other settings.
+
+        Raises:
+            CseError: Naming each changed key with both values.
+        """
+        if changed := self._changes(resolved):
+            raise CseError(
+                f"run {self.run_id[:8]} cannot go on with changed settings:\n  " + "\n  ".join(changed),
+                "put them back, or start a new run without --resume",
+            )
+
+    def is_of(self, resolved: Mapping[str, Any]) -> bool:
+        """Tell whether the run is of a resolved recipe, its seed included."""
+        return not self._changes(resolved)
+
+    def _changes(self, resolved: Mapping[str, Any]) -> list[str]:
+        before, after = ({k: v for k, v in r.items() if k not in FREE_ON_RESUME} for r in (self.resolved, resolved))
+        return list(differences(before, after))
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield "dotted.key: old → new" for every leaf that differs."""
+    for key in dict.fromkeys([*before, *after]):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            yield f"{prefix}{key}: {old!r} → {new!r}"
+
+
+def find(run: str) -> RunFolder:
+    """Return the folder of the run whose id starts with `run`.
+
+    Raises:
+        UnknownNameError: None or several do.
+    """
+    known = {path.parent.name: path for path in runs().glob("*/run.json")}
+    matching = [run_id for run_id in known if run_id.startswith(run)]
+    if len(matching) != 1:
+        what = "no run" if not matching else f"{len(matching)} runs"
+        hint = suggestion(run, [run_id[: len(run)] for run_id in known])
+        raise UnknownNameError(
+            f"{what} with an id starting with '{run}' in {runs()}.{hint}", "`cse runs ls` shows them"
+        )
+    return _read(known[matching[0]])
+
+
+def _read(file: Path) -> RunFolder:
+    content = json.loads(file.read_text(encoding="utf-8"))
+    source, commits = Path(content["source"]), content.get("commits", {})  # written since runs record commits
+    return RunFolder(content["run_id"], content["recipe"], source, content["resolved"], commits)
+
+
+def is_finished(run_id: str) -> bool:
+    """Tell whether a run of this machine came to its end."""
+    return (runs() / run_id / FINISHED).exists()
+
+
+def unfinished(resolved: Mapping[str, Any]) -> list[RunFolder]:
+    """Return the runs of a resolved recipe that did not come to their end, the one that got on last first."""
+    found: list[tuple[float, RunFolder]] = []
+    for file in runs().glob("*/run.json"):
+        with suppress(OSError, ValueError, KeyError):  # another process deletes it, or another version wrote it
+            folder = _read(file)
+            if not is_finished(folder.run_id) and folder.is_of(resolved):
+                found.append((max(path.stat().st_mtime for path in folder.path.iterdir()), folder))
+    return [folder for _, folder in sorted(found, key=lambda pair: -pair[0])]
+
+
+def model_of_run(run: str) -> str | None:
+    """Return the folder of the model a finished run saved, or None where `run` is no run id."""
+    matching = [path for path in runs().glob(f"{run}*/model") if path.is_dir()] if run.isalnum() else []
+    return str(matching[0]) if len(matching) == 1 else None

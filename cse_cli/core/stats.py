@@ -1,0 +1,395 @@
+"""A score over seeds: mean, spread, and whether it differs from a reference by more than chance.
+
+The same seeds in both: is the difference larger than the seeds' spread, and how many would show it?
+
+Spearman's ρ of many methods on the same resampled sentence pairs.
+
+Every resample draws pairs with replacement and ranks them anew, ties by their mean rank. Nothing is sorted again: how
+often each pair was drawn, taken in the one order of the distinct values, gives the ranks by sums.
+
+Are two correlations with the same variable different? Two cosines, one gold score, the same sentence pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+from scipy import stats
+from scipy.special import ndtr, stdtr, stdtrit
+
+CONFIDENCE = 0.95
+
+Mark = Literal["within", "above", "below", "single seed", "test-selected", "stale", "doubtful"]
+SYMBOLS: dict[Mark, str] = {
+    "within": "≈",
+    "above": "▲",
+    "below": "▼",
+    "single seed": "¹",
+    "test-selected": "‡",
+    "stale": "†",
+    "doubtful": "?",
+}
+"""What stands beside a number. Only above and below say that there is a difference."""
+LEGEND: dict[Mark, str] = {
+    "within": "within the spread of the seeds: no difference shown (t test, 95 %)",
+    "above": "above the spread: a difference that the seeds do not explain",
+    "below": "below the spread: a difference that the seeds do not explain",
+    "single seed": "a single seed: no spread is known, so nothing can be said of a difference",
+    "test-selected": "state chosen on a test split: optimistic, never compared",
+    "stale": "not the recipe as its file stands today: changed since, or run with --set; never compared",
+    "doubtful": "doubtful as printed: see the note",
+}
+
+
+class Score(BaseModel):
+    """One cell.
+
+    Args:
+        mean: Over the seeds; the printed number in a paper's row.
+        std: Sample standard deviation over the seeds; None for a single one. In a paper's row, as printed.
+        n: Seeds behind the mean.
+        reference: What it is compared with: the paper's number, or the untrained encoder's.
+        significant: Whether the difference is larger than the seeds' spread explains; never with fewer than two.
+        marks: What a reader must know of it before comparing.
+        implied: The value that the rest of the paper implies where the printed one is a misprint.
+        low: Smallest known value, of a distribution measured by others.
+        high: Largest.
+        digits: Decimals it is shown with.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    mean: float
+    std: float | None = None
+    n: int = 1
+    reference: float | None = None
+    significant: bool = False
+    marks: tuple[Mark, ...] = ()
+    implied: float | None = None
+    low: float | None = None
+    high: float | None = None
+    digits: int = 2
+
+    @property
+    def difference(self) -> float | None:
+        """`mean − reference`."""
+        return None if self.reference is None else self.mean - self.reference
+
+    @property
+    def symbols(self) -> str:
+        """Its marks, one character each."""
+        return "".join(SYMBOLS[mark] for mark in self.marks)
+
+    def marked(self, *, stale: bool = False, test_selected: bool = False) -> Score:
+        """Return it with the marks of one of our cells; a doubt takes the significance away."""
+        doubts = {"test-selected": test_selected, "stale": stale, "single seed": self.n == 1}
+        marks: list[Mark] = [mark for mark in SYMBOLS if doubts.get(mark, False)]
+        if not marks and self.difference is not None:
+            marks = [("above" if self.difference > 0 else "below") if self.significant else "within"]
+        significant = self.significant and not (stale or test_selected)
+        return self.model_copy(update={"marks": tuple(marks), "significant": significant})
+
+
+def beside_one_run(values: Sequence[float], printed: float | None) -> Score:
+    """Compare our seeds with one printed number: is it outside the range in which one more run of ours would fall?"""
+    n = len(values)
+    return _score(values, printed, spread=math.sqrt(1 + 1 / n), differences=values)
+
+
+def beside_untrained(values: Sequence[float], before: Sequence[float]) -> Score:
+    """Compare our seeds with their own untrained encoders, seed by seed."""
+    gains = [after - start for after, start in zip(values, before, strict=True)]
+    return _score(values, fmean(before), spread=math.sqrt(1 / len(values)), differences=gains)
+
+
+def _score(values: Sequence[float], reference: float | None, spread: float, differences: Sequence[float]) -> Score:
+    n, mean = len(values), fmean(values)
+    significant = False
+    if n > 1 and reference is not None:
+        limit = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * stdev(differences) * spread
+        significant = abs(mean - reference) > limit
+    return Score(mean=mean, std=stdev(values) if n > 1 else None, n=n, reference=reference, significant=significant)
+
+
+def alone(values: Sequence[float]) -> Score:
+    """Compare our seeds with nothing."""
+    return _score(values, None, 1.0, values)
+
+
+LEVEL = 0.05
+POWER = 0.8
+MOST_SEEDS = 10_000
+_ENUMERATED = 15
+"""Differences up to which all their signs are tried: 2¹⁵ of them."""
+
+
+class Paired(BaseModel):
+    """One metric of two methods with the same seeds; every difference is the second less the first.
+
+    Args:
+        seeds: Those that both have.
+        first: Score of the first method with each seed.
+        second: Of the second method.
+        difference: Mean over the seeds.
+        std: Sample standard deviation of the differences; None with one seed.
+        low: Lower end of the 95 % confidence interval of the mean difference, by Student's t.
+        high: Its upper end.
+        t: Student's t of the paired test, n − 1 degrees of freedom; None with one seed, or where every seed gives the
+            same difference, which is no sample of anything.
+        p: Two-sided.
+        p_adjusted: The same after Holm's correction for the comparisons of this metric made together.
+        wilcoxon_p: Of the signed-rank test, exact.
+        wilcoxon_smallest: The smallest that many seeds can give.
+        effect_size: Cohen's d_z: mean difference over its standard deviation.
+        seeds_needed: Seeds with which the paired t-test finds a difference of this size four times in five; one more
+            than `MOST_SEEDS` stands for more than those.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    seeds: tuple[int, ...]
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    difference: float
+    std: float | None = None
+    low: float | None = None
+    high: float | None = None
+    t: float | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    wilcoxon_p: float | None = None
+    wilcoxon_smallest: float | None = None
+    effect_size: float | None = None
+    seeds_needed: int | None = None
+
+    @property
+    def constant(self) -> bool:
+        """Whether several seeds all give the same difference."""
+        return len(self.seeds) > 1 and self.t is None
+
+
+def paired(seeds: Sequence[int], first: Sequence[float], second: Sequence[float]) -> Paired:
+    """Return the paired comparison of scores that belong together by position."""
+    differences = [after - before for before, after in zip(first, second, strict=True)]
+    plain = Paired(
+        seeds=tuple(seeds), first=tuple(first), second=tuple(second), difference=fmean(differences),
+    )  # fmt: skip
+    if len(differences) < 2:
+        return plain
+    rounding = 1e-9 * max(1.0, *map(abs, (*first, *second)))  # what is equal may differ in the last bits
+    if max(differences) - min(differences) <= rounding:
+        same = 0.0 if abs(plain.difference) <= rounding else plain.difference
+        return plain.model_copy(update={"std": 0.0, "difference": same})
+    test = stats.ttest_1samp(differences, 0.0)
+    interval = test.confidence_interval(1 - LEVEL)
+    spread = stdev(differences)
+    effect = plain.difference / spread
+    return plain.model_copy(
+        update={
+            "std": spread,
+            "low": float(interval.low),
+            "high": float(interval.high),
+            "t": float(test.statistic),
+            "p": float(test.pvalue),
+            "p_adjusted": float(test.pvalue),
+            "wilcoxon_p": signed_rank(differences),
+            "wilcoxon_smallest": 2.0 ** (1 - len(differences)),
+            "effect_size": effect,
+            "seeds_needed": seeds_needed(effect),
+        }
+    )
+
+
+def signed_rank(differences: Sequence[float]) -> float:
+    """Return the two-sided p of Wilcoxon's signed-rank test: exact, by its normal approximation for many ties alone.
+
+    Differences of 0 are left out, as Wilcoxon did; where all are, nothing speaks against equality.
+    """
+    kept = [value for value in differences if value != 0]
+    if not kept:
+        return 1.0
+    method: object = "exact"
+    if len(set(map(abs, kept))) < len(kept):  # the table of exact values has no ties
+        method = stats.PermutationMethod(n_resamples=2**_ENUMERATED) if len(kept) <= _ENUMERATED else "asymptotic"
+    return float(stats.wilcoxon(kept, method=method).pvalue)  # type: ignore[call-overload]
+
+
+def power(effect: float, n: int) -> float:
+    """Return how often n seeds make the two-sided paired t-test significant, for a true effect d_z; n at least 2."""
+    limit = float(stats.t.ppf(1 - LEVEL / 2, n - 1))
+    # Beyond 30 SciPy's noncentral t gives no number; what is asked is decided long before.
+    shift = min(abs(effect) * math.sqrt(n), 30.0)
+    return float(stats.nct.sf(limit, n - 1, shift) + stats.nct.cdf(-limit, n - 1, shift))
+
+
+def seeds_needed(effect: float) -> int | None:
+    """Return the fewest seeds whose power reaches `POWER`; one above `MOST_SEEDS` for more, None without an effect."""
+    if effect == 0:
+        return None
+    normal = stats.norm.ppf(1 - LEVEL / 2) + stats.norm.ppf(POWER)
+    n = max(2, math.floor((normal / effect) ** 2))  # too few: Student's t asks for more than the normal distribution
+    while n <= MOST_SEEDS and power(effect, n) < POWER:
+        n += 1
+    return min(n, MOST_SEEDS + 1)
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Return p-values corrected by Holm's step-down procedure, in the order given."""
+    order = np.argsort(values, kind="stable")
+    scaled = [values[place] * (len(values) - step) for step, place in enumerate(order)]
+    adjusted = np.minimum(1.0, np.maximum.accumulate(scaled))
+    found = np.empty(len(values))
+    found[order] = adjusted
+    return [float(value) for value in found]
+
+
+Floats = NDArray[np.float64]
+
+CELLS = 1 << 17
+"""Pairs times resamples held at a time: what stays in a processor's cache."""
+
+
+def resampled(gold: Floats, predicted: Sequence[Floats], resamples: int, seed: Sequence[int]) -> Floats:
+    """Return (methods, resamples) ρ; every method has the same draws.
+
+    Args:
+        gold: (n,)
+        predicted: Of each method (n,), in the order of `gold`.
+        resamples: Data sets of n pairs drawn.
+        seed: Of the draws: the same every time.
+    """
+    size = len(gold)
+    rng = np.random.default_rng(seed)
+    orders = [_Order(values) for values in (gold, *predicted)]
+    width = max(1, CELLS // max(size, 1))
+    found = np.empty((len(predicted), resamples))
+    for start in range(0, resamples, width):
+        counts = _counts(rng, size, min(width, resamples - start))
+        found[:, start : start + counts.shape[1]] = _correlations(orders, counts)
+    return found
+
+
+def correlations(gold: Floats, predicted: Sequence[Floats]) -> Floats:
+    """Return (methods,) ρ of the pairs as they are."""
+    once = np.ones((len(gold), 1))
+    return np.asarray(_correlations([_Order(values) for values in (gold, *predicted)], once)[:, 0])
+
+
+class _Order:
+    """The order of a series' values, and where each distinct one begins in it."""
+
+    def __init__(self, values: Floats) -> None:
+        self.order = np.argsort(values, kind="stable")
+        self.starts = np.flatnonzero(np.diff(values[self.order], prepend=-np.inf))
+        self.sizes = np.diff(np.append(self.starts, len(values)))
+        self.tied = len(self.starts) < len(values)
+
+    def ranks(self, counts: Floats) -> tuple[Floats, Floats]:
+        """Return (n, b) ranks less their mean, in this order, and (b,) the sum of their squares.
+
+        Args:
+            counts: (n, b), how often each pair occurs.
+        """
+        drawn = counts[self.order]
+        if self.tied:
+            drawn = np.add.reduceat(drawn, self.starts, axis=0)
+        upto = drawn.cumsum(axis=0)
+        ranks = upto - (drawn - 1) / 2 - (upto[-1] + 1) / 2
+        squares = np.einsum("ij,ij,ij->j", drawn, ranks, ranks)
+        return (np.repeat(ranks, self.sizes, axis=0) if self.tied else ranks), squares
+
+
+def _correlations(orders: Sequence[_Order], counts: Floats) -> Floats:
+    """Return (methods, b); the first order is that of the gold scores. 0 where one side is constant."""
+    gold, *methods = orders
+    ranks, squares = gold.ranks(counts)
+    weighted = np.empty_like(ranks)
+    weighted[gold.order] = ranks
+    weighted *= counts
+    found = np.zeros((len(methods), counts.shape[1]))
+    for row, method in zip(found, methods, strict=True):
+        own, within = method.ranks(counts)
+        between = np.einsum("ij,ij->j", weighted[method.order], own)
+        np.divide(between, np.sqrt(squares * within), out=row, where=squares * within > 0)
+    return found
+
+
+def _counts(rng: np.random.Generator, size: int, width: int) -> Floats:
+    """Return (size, width): how often each of `size` pairs is drawn in `size` draws."""
+    draws = rng.integers(size, size=(width, size)) + size * np.arange(width)[:, None]
+    counts = np.bincount(draws.ravel(), minlength=width * size).reshape(width, size)
+    return np.ascontiguousarray(counts.T, dtype=np.float64)
+
+
+SMALLEST = 4
+"""Pairs below which neither test has a degree of freedom."""
+
+
+@dataclass(frozen=True)
+class Dependent:
+    """A test of r12 = r13.
+
+    Args:
+        statistic: Positive where r12 is the larger.
+        p: Two-sided.
+    """
+
+    statistic: float
+    p: float
+
+
+def williams(r12: float, r13: float, r23: float, n: int) -> Dependent | None:
+    """Return Williams' t with n − 3 degrees of freedom, which Steiger recommends; None below four observations.
+
+        t = (r12 − r13) · √[ (n − 1)(1 + r23) / (2 · (n − 1)/(n − 3) · |R| + r̄² · (1 − r23)³) ]
+        |R| = 1 − r12² − r13² − r23² + 2 · r12 · r13 · r23,   r̄ = (r12 + r13) / 2
+
+    Source: Williams (1959), Regression Analysis, Steiger (1980), Psychological Bulletin 87, page 246.
+    Made for product moments of normal variables. For Spearman's ρ it is an approximation; `tests/cse_cli/compare`
+    measures its false positives.
+
+    Args:
+        r12: Correlation of gold scores with the first method's.
+        r13: Of gold scores with the second method's.
+        r23: Of the two methods' scores with each other.
+        n: Observations.
+    """
+    if n < SMALLEST:
+        return None
+    if r12 == r13:
+        return Dependent(0.0, 1.0)
+    determinant = max(0.0, 1 - r12**2 - r13**2 - r23**2 + 2 * r12 * r13 * r23)
+    mean = (r12 + r13) / 2
+    spread = 2 * (n - 1) / (n - 3) * determinant + mean**2 * (1 - r23) ** 3
+    if spread == 0:
+        return None
+    t = (r12 - r13) * math.sqrt((n - 1) * (1 + r23) / spread)
+    return Dependent(t, float(2 * stdtr(n - 3, -abs(t))))
+
+
+def steiger(r12: float, r13: float, r23: float, n: int) -> Dependent | None:
+    """Return Steiger's Z of the Fisher-transformed correlations, pooled; None where it has no value.
+
+        Z = (z12 − z13) · √(n − 3) / √(2 − 2s),   z = artanh r
+        s = [ r23 · (1 − 2r̄²) − ½ · r̄² · (1 − 2r̄² − r23²) ] / (1 − r̄²)²,   r̄ = (r12 + r13) / 2
+
+    Source: Dunn and Clark (1969); Steiger (1980), Psychological Bulletin 87, page 247: the mean of the two in s.
+    """
+    mean = (r12 + r13) / 2
+    if n < SMALLEST or max(abs(r12), abs(r13)) >= 1:
+        return None
+    if r12 == r13:
+        return Dependent(0.0, 1.0)
+    shared = r23 * (1 - 2 * mean**2) - mean**2 * (1 - 2 * mean**2 - r23**2) / 2
+    spread = 2 - 2 * shared / (1 - mean**2) ** 2
+    if spread <= 0:
+        return None
+    z = (math.atanh(r12) - math.atanh(r13)) * math.sqrt((n - 3) / spread)
+    return Dependent(z, float(2 * ndtr(-abs(z))))

@@ -1,0 +1,77 @@
+"""Recipes and studies checked by the dozen, and what they need looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cse_cli.data.requirements import Availability, availability, merged_requirements
+from cse_cli.recipe.cells import cells
+from cse_cli.recipe.errors import RecipeError
+from cse_cli.recipe.files import all_recipes, all_studies, find, is_study, name_of
+from cse_cli.recipe.load import load
+from cse_cli.recipe.study import find_study, load_study
+from registry.errors import CseError
+
+
+def recipe_files(arguments: Sequence[str]) -> list[Path]:
+    """Return the files that paths, folders and names mean; every recipe and study known by name where there are none.
+
+    Raises:
+        CseError: A name is unknown, or a folder holds no recipe.
+    """
+    if not arguments:
+        return [*all_recipes().values(), *all_studies().values()]
+    return [path for argument in arguments for path in _files(argument)]
+
+
+def _files(argument: str) -> Iterator[Path]:
+    folder = Path(argument)
+    if not folder.is_dir():
+        yield find_study(argument) or find(argument)
+        return
+    found = sorted(folder.rglob("*.toml"))
+    if not found:
+        raise CseError(f"no recipe (*.toml) below the folder '{argument}'", "`cse check` alone checks all known ones")
+    yield from found
+
+
+def requirements_of(paths: Sequence[Path]) -> list[Availability]:
+    """Return what recipes, and the cells of studies, need on this machine, and whether it is here.
+
+    Raises:
+        CseError: A recipe is not valid.
+    """
+    recipes = []
+    for path in paths:
+        if is_study(path):
+            study = load_study(str(path))
+            recipes += [cell.load(study.seed_list[0]).recipe for cell in cells(study)]
+        else:
+            recipes.append(load(str(path)).recipe)
+    return [availability(one) for one in merged_requirements(recipes)]
+
+
+def check(path: Path) -> dict[str, Any]:
+    """Return what `cse check` says of one file; of a study, every cell's recipe is checked too."""
+    kind = "study" if is_study(path) else "recipe"
+    about: dict[str, Any] = {"kind": kind, "name": name_of(path), "path": str(path)}
+    try:
+        known = _study(path) if kind == "study" else _recipe(path)
+    except RecipeError as error:
+        found = [{"where": p.where, "path": p.keys, "message": p.message, "text": str(p)} for p in error.problems]
+        return {**about, "valid": False, "problems": found}
+    except CseError as error:
+        problem = {"where": str(path), "path": "", "message": str(error), "text": f"{path}: {error}"}
+        return {**about, "valid": False, "problems": [problem]}
+    return {**about, "valid": True, **known, "problems": []}
+
+
+def _recipe(path: Path) -> Mapping[str, Any]:
+    return {"hash": load(str(path)).recipe.hash()}
+
+
+def _study(path: Path) -> Mapping[str, Any]:
+    study = load_study(str(path))
+    return {"cells": len(cells(study)), "seeds": list(study.seed_list)}

@@ -1,0 +1,1 @@
+"""Encode sentences, score encoders on tasks, and the command about it: `cse evaluate`."""

@@ -1,0 +1,53 @@
+"""`cse evaluate`: score any encoder on any of the tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+EPILOG = (
+    "Examples:  cse evaluate mini_en --pooling mean  ·  cse evaluate 3f2a --tasks stsb,sickr/all,geometry  ·  "
+    "cse evaluate sentence-transformers/all-MiniLM-L6-v2 mini_en --tasks all --json  ·  "
+    "cse evaluate mini_en --tasks pairs.tsv --set sts.score_column=rating"
+)
+
+
+def evaluate(
+    models: Annotated[list[str], typer.Argument(help="Directories, names under $CSE_MODELS, hub ids, or run ids.")],
+    tasks: Annotated[
+        str,
+        typer.Option(
+            help="Separated by commas: sts, transfer, geometry, all, sts_zh; data sets: stsb/dev, mr; files of pairs; "
+            "evaluators by name."
+        ),
+    ] = "sts",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Parameter of an evaluator, or of one task: transfer.classifier=logistic."),
+    ] = None,
+    pooling: Annotated[
+        str | None, typer.Option(help="cls, mean, last2 or first_last; default: what the model says.")
+    ] = None,
+    max_length: Annotated[int | None, typer.Option(min=3, help="Tokens a sentence is cut to.")] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Most tokens an encoding batch; default: what suits the device.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Score encoders as the papers do, several side by side; each sentence is encoded once a model."""
+    from cse_cli.core.console import Screen
+    from cse_cli.evaluation.evaluate import Request, provide, score_models
+    from cse_cli.evaluation.tasks import tasks as named
+    from cse_cli.evaluation.view import print_scores, progress, write_json
+
+    wanted = named(tasks, set_ or ())
+    with Screen() as screen:
+        provide(models, wanted, screen.downloading)
+    with progress() as told:
+        scored = score_models(models, wanted, Request(pooling, max_length, batch_tokens, device), told)
+    if json_:
+        write_json(scored)
+    else:
+        print_scores(scored, wanted)

@@ -1,1 +1,0 @@
-"""Several processes: one run on several devices at once, or several runs on a device each."""

@@ -1,0 +1,283 @@
+"""The cells of a study: which recipe, with which settings, fills which row and columns.
+
+What each cell of a study asks for, before its recipe is loaded: rows × columns, settings joined.
+
+What each cell of a study is about, read off its finished runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cse_cli.core.results import STS_TASKS, Result, average
+from cse_cli.recipe.errors import Keys, Problem, Problems, RecipeError
+from cse_cli.recipe.load import STUDY, LoadedRecipe, WrittenRecipe, changed, load, read
+from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.study import Change, Column, Row, Study, Value, check_named, origins_of
+from registry import papers
+from registry.errors import CseError
+from registry.papers import AVERAGE, Table
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One recipe with its settings, and where its numbers stand.
+
+    Args:
+        row: Name of the printed row, or the row's label in a free study.
+        columns: Headings of the columns its runs score; empty for all of the table.
+        recipe: Name or path.
+        overrides: As `--set` takes them.
+        unset: As `--unset` takes them.
+        hash: `Recipe.hash()`: how its finished runs are found.
+    """
+
+    row: str
+    columns: tuple[str, ...]
+    recipe: str
+    overrides: tuple[str, ...]
+    unset: tuple[str, ...]
+    hash: str
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return " · ".join([self.row, ", ".join(self.columns)] if self.columns else [self.row])
+
+    def load(self, seed: int) -> LoadedRecipe:
+        """Return its recipe with a seed."""
+        return load(self.recipe, [*self.overrides, f"train.seed={seed}"], self.unset)
+
+
+def tag(study: Study, cell: Cell) -> str:
+    """Return what the tracking store calls a cell: study, row, and columns joined by "|"."""
+    return f"{study.name}/{cell.row}/{'|'.join(cell.columns)}"
+
+
+def cells(study: Study, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> list[Cell]:
+    """Return the cells of a study, row by row, every recipe loaded and so validated.
+
+    Args:
+        study: As it was read.
+        overrides: Laid over every cell, as `--set` takes them.
+        unset: Taken out of every cell.
+
+    Raises:
+        RecipeError: Recipes that are not valid with their settings, each told at its place in the study.
+    """
+    found: list[Cell] = []
+    recipes: list[tuple[Column | None, Recipe]] = []
+    problems, outside = Problems(), list[Problem]()
+    files: dict[str, WrittenRecipe] = {}
+    for draft in drafts(study):
+        made = _cell(draft, overrides, unset)
+        try:
+            files[made.recipe] = files.get(made.recipe) or read(made.recipe)
+            recipe = changed(files[made.recipe], made.overrides, made.unset).recipe
+        except CseError as error:
+            outside += _place(error, draft, problems)
+            continue
+        recipes.append((draft.column, recipe))
+        found.append(replace(made, hash=recipe.hash()))
+    check_named(study, recipes, problems)
+    if problems.found or outside:
+        inside = origins_of(study.path).error(problems.found, STUDY).problems
+        raise RecipeError([*dict.fromkeys(outside), *inside], STUDY)
+    return found
+
+
+def _cell(draft: Draft, overrides: Sequence[str], unset: Sequence[str]) -> Cell:
+    return Cell(
+        row=draft.row,
+        columns=draft.columns,
+        recipe=draft.recipe,
+        overrides=(*draft.set, *overrides),
+        unset=tuple(dict.fromkeys([*draft.unset, *unset])),
+        hash="",
+    )
+
+
+def _place(error: CseError, draft: Draft, problems: Problems) -> list[Problem]:
+    """Note a recipe's problems where the study causes them; return those that the command line causes."""
+    if not isinstance(error, RecipeError):
+        problems.add(draft.recipe_keys, error.message)
+        return []
+    outside = []
+    for problem in error.problems:
+        if problem.where in draft.labels:
+            path = problem.where.partition(" ")[2]
+            named = "" if problem.keys in ("", path) else f"{problem.keys}: "
+            problems.add(draft.labels[problem.where], f"{path}: {named}{problem.message}")
+        elif problem.where.startswith("--"):
+            outside.append(problem)
+        else:
+            problems.add(draft.keys, f"recipe '{draft.recipe}' with these settings: {problem}", at_key=True)
+    return outside
+
+
+@dataclass(frozen=True)
+class Draft:
+    """One cell.
+
+    Args:
+        keys: Where its row stands in the study's file.
+        recipe_keys: Where its recipe is named.
+        labels: How messages of the recipe name a setting → where the study writes it.
+        column: Its columns, where a study has any.
+    """
+
+    row: str
+    columns: tuple[str, ...]
+    recipe: str
+    set: tuple[str, ...]
+    unset: tuple[str, ...]
+    keys: Keys
+    recipe_keys: Keys
+    labels: dict[str, Keys]
+    column: Column | None
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Settings and where they stand."""
+
+    keys: Keys
+    change: Change
+
+
+def drafts(study: Study) -> Iterator[Draft]:
+    """Yield the cells row by row."""
+    base = _Layer((STUDY,), study)
+    for row_layer, label, labels in _rows(study):
+        for number, column in enumerate(study.columns or (None,)):
+            layers = [base, row_layer]
+            if column is not None:
+                layers.append(_Layer((STUDY, "columns", number), column))
+            yield _joined(study, label, layers, labels, column)
+
+
+def _rows(study: Study) -> Iterator[tuple[_Layer, str, dict[str, Keys]]]:
+    """Yield settings and label of each row; a grid's combinations are rows too, with the places of their paths."""
+    for number, row in enumerate(study.rows):
+        yield _Layer((STUDY, "rows", number), row), row.row, {}
+    if study.grid:
+        places: dict[str, Keys] = {f"--set {path}": (STUDY, "grid", path) for path in study.grid}
+        for values in itertools.product(*study.grid.values()):
+            pairs = list(zip(study.grid, values, strict=True))
+            label = ", ".join(f"{path}={_shown(value)}" for path, value in pairs)
+            change = Row(row=label, set=tuple(f"{path}={_toml(value)}" for path, value in pairs))
+            yield _Layer((STUDY, "grid"), change), label, places
+
+
+def _joined(study: Study, row: str, layers: list[_Layer], labels: dict[str, Keys], column: Column | None) -> Draft:
+    """Join the study's settings, the row's and the column's; the column's recipe goes before the row's."""
+    named = next((layer for layer in reversed(layers) if layer.change.recipe), layers[0])
+    places: dict[str, Keys] = {}
+    for layer in layers:
+        for number, text in enumerate(layer.change.set):
+            places[f"--set {text.partition('=')[0].strip()}"] = (*layer.keys, "set", number)
+        for number, text in enumerate(layer.change.unset):
+            places[f"--unset {text}"] = (*layer.keys, "unset", number)
+    return Draft(
+        row=row,
+        columns=() if column is None else column.names,
+        recipe=_beside(named.change.recipe or "", study.path),
+        set=tuple(text for layer in layers for text in layer.change.set),
+        unset=tuple(dict.fromkeys(text for layer in layers for text in layer.change.unset)),
+        keys=layers[1].keys,
+        recipe_keys=(*named.keys, "recipe"),
+        labels={**places, **labels},
+        column=column,
+    )
+
+
+def _beside(recipe: str, study: Path) -> str:
+    """Return a recipe as `cse run` takes it; a path counts from the study's folder first."""
+    path = study.parent / recipe
+    return str(path) if recipe.endswith(".toml") and path.is_file() else recipe
+
+
+def _toml(value: Value) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _shown(value: Value) -> str:
+    return value if isinstance(value, str) else _toml(value)
+
+
+Values = dict[str, dict[str, list[float]]]
+"""Row → heading → score of every seed."""
+
+
+def table_of(study: Study) -> Table | None:
+    """Return the paper's table that a study answers; None for a figure, and for a free study."""
+    if study.answers is None:
+        return None
+    key, identifier = study.answers
+    return papers.load(key).tables.get(identifier)
+
+
+def values(study: Study, cells: Sequence[Cell], results: Mapping[str, Sequence[Result]]) -> Values:
+    """Return the scores of every cell.
+
+    Args:
+        study: As it was read.
+        cells: Its cells.
+        results: Recipe hash → finished runs, one a seed.
+    """
+    table = table_of(study)
+    found: Values = {cell.row: {} for cell in cells}
+    for cell in cells:
+        runs = results.get(cell.hash, ())
+        for heading, (score, average_of) in _asked(study, cell, table, runs).items():
+            numbers = [_read(result, score, average_of) for result in runs]
+            found[cell.row][heading] = [number for number in numbers if number is not None]
+    return found
+
+
+def headings(study: Study, found: Values) -> list[str]:
+    """Return the columns in the paper's order, else as the study names them, else as they come."""
+    table = table_of(study)
+    printed = [column.name for column in table.columns] if table else []
+    named = [name for column in study.columns for name in column.names]
+    known = dict.fromkeys(heading for row in found.values() for heading in row)
+    return [name for name in dict.fromkeys([*printed, *named, *known]) if name in known]
+
+
+Asked = tuple[str, Sequence[str]]
+"""An "evaluator.metric" or "avg", and the evaluators that an average is over."""
+
+
+def _asked(study: Study, cell: Cell, table: Table | None, runs: Sequence[Result]) -> dict[str, Asked]:
+    """Return heading → score: the column's own, else the paper's, else the study's, else what chose the state."""
+    own = {name: column.score for column in study.columns for name in column.names}
+    printed = {} if table is None else _printed(table)
+    fallback = study.score or (runs[0].select if runs else None)
+    scored = tuple(name for name, score in printed.items() if score is not None)  # not: "gain over SimCSE"
+    names = cell.columns or scored or ((fallback,) if fallback else ())
+    scores = {name: own.get(name) or printed.get(name) or fallback for name in names}
+    return {name: (score, _averaged(table)) for name, score in scores.items() if score is not None}
+
+
+def _printed(table: Table) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for column in table.columns:
+        plain = column.evaluator in (None, AVERAGE)
+        found[column.name] = column.evaluator if plain else f"{column.evaluator}.{table.score_of(column)}"
+    return found
+
+
+def _averaged(table: Table | None) -> Sequence[str]:
+    others = [c.evaluator for c in table.columns if c.evaluator not in (None, AVERAGE)] if table else []
+    return [name for name in others if name is not None] or STS_TASKS
+
+
+def _read(result: Result, score: str, average_of: Sequence[str]) -> float | None:
+    if score == AVERAGE:
+        return average(result.scores, average_of, "spearman")
+    evaluator, _, metric = score.partition(".")
+    return result.scores.get(evaluator, {}).get(metric)

@@ -1,0 +1,250 @@
+"""What a registered component says of itself, as plain data for tables and JSON.
+
+What `cse list` shows.
+
+What `cse show` shows: components by name, recipes as text or resolved.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+
+from cse_cli.core.formatting import to_toml
+from cse_cli.recipe.completion import KINDS
+from cse_cli.recipe.errors import read_source
+from cse_cli.recipe.files import all_recipes, all_studies, find, study_title
+from cse_cli.recipe.load import chain, load, merged
+from cse_cli.recipe.study import outline
+from registry.core import Entry
+from registry.errors import CseError, UnknownNameError, suggestion
+from registry.registries import REGISTRIES
+from registry.types import Augmenter, Tune
+
+_LEVELS = {"on_text": "text", "on_pieces": "sub-words", "on_tokens": "tokens", "on_embeddings": "embeddings"}
+
+
+def entries(kind: str | None = None) -> list[Entry[Any]]:
+    """Return the components of one kind, or all of them."""
+    return [entry for registry in REGISTRIES if kind in (None, registry.kind) for entry in registry]
+
+
+def broken_plugins() -> dict[str, str]:
+    """Return plug-in → why it could not be imported; of the registries looked at so far."""
+    return {plugin: why for registry in REGISTRIES for plugin, why in registry.broken.items()}
+
+
+def brief(entry: Entry[Any]) -> dict[str, Any]:
+    """Return one line of `cse list`."""
+    about: dict[str, Any] = {
+        "kind": entry.kind,
+        "name": entry.name,
+        "summary": entry.summary,
+        "distribution": entry.distribution,
+    }
+    if issubclass(entry.cls, Augmenter):
+        about["levels"] = levels(entry.cls)
+    return {**about, "file": _shown(entry.file), "line": entry.line}
+
+
+def levels(cls: type[Augmenter]) -> list[str]:
+    """Return what an augmenter acts on, told by the hooks it overrides."""
+    return [level for hook, level in _LEVELS.items() if getattr(cls, hook) is not getattr(Augmenter, hook)]
+
+
+def full(entry: Entry[Any]) -> dict[str, Any]:
+    """Return all that `cse show` tells of a component."""
+    about = brief(entry)
+    about["parameters"] = [parameter(entry, name, field) for name, field in entry.parameters.model_fields.items()]
+    if entry.inputs:
+        about["inputs"] = [{"name": i.name, "kind": i.kind, "optional": i.optional} for i in entry.inputs]
+    metrics = getattr(entry.cls, "metrics", None)
+    if metrics is not None:
+        about |= {"metric": entry.cls.metric, "metrics": list(metrics)}
+    return {**about, "doc": inspect.getdoc(entry.cls) or ""}
+
+
+def parameter(entry: Entry[Any], name: str, field: FieldInfo) -> dict[str, Any]:
+    """Return one parameter: type, default, bounds, range to tune, meaning."""
+    schema = entry.parameters.model_json_schema()["properties"][name]
+    reference = next((r.kind for r in entry.references if r.parameter == name), None)
+    about: dict[str, Any] = {
+        "name": name,
+        "type": f"{reference} name" if reference else " | ".join(_types(schema)),
+        "required": field.is_required(),
+    }
+    if not field.is_required():
+        about["default"] = field.get_default(call_default_factory=True)
+    if bounds := " and ".join(_bounds(schema)):
+        about["bounds"] = bounds
+    if (tune := tune_of(field)) is not None:
+        about["tune"] = {"low": tune.low, "high": tune.high, "log": tune.log, "step": tune.step}
+    return {**about, "description": field.description or ""}
+
+
+def tune_of(field: FieldInfo) -> Tune | None:
+    """Return the range declared beside a parameter's type, also where the type is one of several."""
+    return next(_tunes(field), None)
+
+
+def _tunes(hint: Any) -> Iterator[Tune]:
+    yield from (mark for mark in getattr(hint, "metadata", ()) if isinstance(mark, Tune))
+    yield from (mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Tune))
+    for inner in get_args(hint.annotation if isinstance(hint, FieldInfo) else hint):
+        yield from _tunes(inner)
+
+
+def _types(schema: dict[str, Any]) -> Iterator[str]:
+    if "anyOf" in schema:
+        for choice in schema["anyOf"]:
+            if choice.get("type") != "null":
+                yield from _types(choice)
+    elif "enum" in schema:
+        yield from (str(choice) for choice in schema["enum"])
+    elif "const" in schema:
+        yield str(schema["const"])
+    elif schema.get("type") == "array":
+        yield f"array of {' | '.join(_types(schema.get('items', {})))}"
+    else:
+        yield _WORDS.get(schema.get("type", ""), schema.get("type", "any"))
+
+
+_WORDS = {
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+    "object": "table",
+}
+_SIGNS = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+
+
+def _bounds(schema: dict[str, Any]) -> Iterator[str]:
+    for key, sign in _SIGNS.items():
+        if key in schema:
+            yield f"{sign} {schema[key]:g}"
+    for choice in schema.get("anyOf", []):
+        yield from _bounds(choice)
+
+
+def _shown(file: str) -> str:
+    path, here = Path(file), Path.cwd()
+    return os.path.relpath(path, here) if path.is_relative_to(here) else file
+
+
+RECIPES = "recipes"
+STUDIES = "studies"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Components by kind, and recipes and studies where they were asked for."""
+
+    components: dict[str, list[dict[str, Any]]]
+    recipes: list[dict[str, Any]] | None
+    studies: list[dict[str, Any]] | None
+    broken: dict[str, str]
+
+    def document(self) -> dict[str, Any]:
+        """Return the listing as JSON writes it."""
+        files = {RECIPES: self.recipes, STUDIES: self.studies}
+        asked = {kind: lines for kind, lines in files.items() if lines is not None}
+        return {**self.components, **asked, "broken_plugins": self.broken}
+
+
+def listing(kind: str | None = None) -> Listing:
+    """Return all components, recipes and studies, or those of one kind.
+
+    Raises:
+        UnknownNameError: There is no such kind; a singular is suggested its plural.
+    """
+    known = (*KINDS, RECIPES, STUDIES)
+    if kind not in (None, *known):
+        hint = suggestion(str(kind), known)
+        raise UnknownNameError(f"unknown kind '{kind}'.{hint}", f"`cse list` takes {', '.join(known)}, or nothing")
+    wanted = [name for name in KINDS if kind in (None, name)]
+    components = {name: [brief(entry) for entry in entries(name)] for name in wanted}
+    recipes = recipe_lines() if kind in (None, RECIPES) else None
+    studies = study_lines() if kind in (None, STUDIES) else None
+    return Listing(components, recipes, studies, broken_plugins() if wanted else {})
+
+
+def recipe_lines() -> list[dict[str, Any]]:
+    """Return name, title and paper row of every recipe known by name; broken ones are listed too."""
+    return [_line(name, path) for name, path in all_recipes().items()]
+
+
+def study_lines() -> list[dict[str, Any]]:
+    """Return name, title, table and size of every study known by name; broken ones are listed too."""
+    return [_study_line(name, path) for name, path in all_studies().items()]
+
+
+def _study_line(name: str, path: Path) -> dict[str, Any]:
+    try:
+        study = outline(path)
+    except CseError:
+        title = f"{study_title(path)} (not valid: see `cse check`)".strip()
+        return {"name": name, "title": title, "paper": None, "rows": 0, "seeds": [], "path": str(path)}
+    rows = len(study.rows) or math.prod(len(found) for found in study.grid.values())
+    about = {"name": name, "title": study.title, "paper": study.paper}
+    return {**about, "rows": rows, "seeds": list(study.seed_list), "path": str(path)}
+
+
+def _line(name: str, path: Path) -> dict[str, Any]:
+    try:
+        tables = merged(chain(path))
+    except CseError:
+        tables = {}
+    paper = tables.get("paper")
+    parts = [str(paper.get(key, "")) for key in ("key", "table", "row")] if isinstance(paper, dict) else []
+    title = tables.get("title", "(not valid: see `cse check`)" if not tables else "")
+    return {"name": name, "title": str(title), "paper": " · ".join(parts) or None, "path": str(path)}
+
+
+def component_documents(name: str) -> list[dict[str, Any]]:
+    """Return the components of that name, or of "kind/name"; none where only a recipe can be meant.
+
+    Raises:
+        UnknownNameError: Neither a component nor a recipe has that name.
+    """
+    kind, slash, bare = name.rpartition("/")
+    found = [full(entry) for entry in entries() if entry.name == bare and (not slash or kind == entry.kind)]
+    if found or name.endswith(".toml") or name in all_recipes():
+        return found
+    known = [entry.name for entry in entries()]
+    raise UnknownNameError(
+        f"no component and no recipe is called '{name}'.{suggestion(name, [*known, *all_recipes()])}",
+        "`cse list` shows all of them; the path of a recipe ends in .toml",
+    )
+
+
+def recipe_text(name: str, overrides: Sequence[str], unset: Sequence[str], *, resolved: bool) -> str:
+    """Return a recipe's text as written, or resolved with overrides.
+
+    Raises:
+        CseError: It is unknown or, where it must be resolved, not valid.
+    """
+    if resolved:
+        return to_toml(load(name, overrides, unset).recipe.resolved())
+    return read_source(find(name)).text
+
+
+def recipe_document(name: str, overrides: Sequence[str], unset: Sequence[str]) -> dict[str, Any]:
+    """Return a valid recipe as JSON writes it.
+
+    Raises:
+        CseError: It is unknown or not valid.
+    """
+    loaded = load(name, overrides, unset)
+    files = [str(source.path) for source in loaded.origins.sources]
+    return {
+        "name": loaded.name, "path": str(loaded.path), "extends": files[1:], "hash": loaded.recipe.hash(),
+        "text": loaded.text, "recipe": loaded.recipe.resolved(),
+    }  # fmt: skip

@@ -1,0 +1,449 @@
+"""What is wrong with a recipe, collected, and told all at once.
+
+Recipe files as they are read: tables, and where each value stands.
+
+Where every key and value of a TOML text stands: what error messages point at.
+
+Where each value of a merged recipe came from.
+
+pydantic's errors in the words of a recipe.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import tree_sitter_toml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from tree_sitter import Language, Node, Parser
+
+from registry.errors import CseError, suggestion
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing wrong.
+
+    Args:
+        where: `file:line:column`, or the `--set` that brought the value.
+        keys: Dotted path, empty for the file as a whole.
+        message: What is wrong, with a suggestion where there is one.
+    """
+
+    where: str
+    keys: str
+    message: str
+
+    def __str__(self) -> str:
+        told = not self.keys or self.where.endswith(f" {self.keys}")
+        return f"{self.where}: {self.message}" if told else f"{self.where}: {self.keys}: {self.message}"
+
+
+class RecipeError(CseError):
+    """A recipe or study that cannot be run, with every reason."""
+
+    def __init__(self, problems: list[Problem], what: str = "recipe") -> None:
+        self.problems = problems
+        lines = [str(problem) for problem in problems]
+        super().__init__(lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} problems in the {what}", *lines]))
+
+
+@dataclass
+class Found:
+    """A problem before its place is looked up.
+
+    Args:
+        keys: Path of the value that is wrong, or of the table that misses something.
+        at_key: Whether the key itself is wrong, rather than its value.
+    """
+
+    keys: Keys
+    message: str
+    at_key: bool = False
+
+
+@dataclass
+class Problems:
+    """Collects what is wrong while a recipe is checked."""
+
+    found: list[Found] = field(default_factory=list)
+
+    def add(self, keys: Keys, message: str, *, at_key: bool = False) -> None:
+        """Note one problem; the same words about the same value count once."""
+        problem = Found(keys, message, at_key)
+        if problem not in self.found:
+            self.found.append(problem)
+
+
+def dotted(keys: Keys) -> str:
+    """Return a path as `--set` reads it; keys with unusual characters are quoted."""
+    return ".".join([str(k) if _BARE.fullmatch(str(k)) else json.dumps(k) for k in keys])
+
+
+__all__ = ["Found", "Problem", "Problems", "RecipeError", "dotted"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of a recipe.
+
+    Args:
+        label: The path as messages show it.
+        tables: What `tomllib` reads in it.
+    """
+
+    path: Path
+    label: str
+    text: str
+    tables: dict[str, Any]
+
+    @cached_property
+    def spans(self) -> dict[Keys, Span]:
+        """Path → where it stands."""
+        return positions(self.text)
+
+    def where(self, keys: Keys, *, at_key: bool = False) -> str | None:
+        """Return `file:line:column` of a path, or None where this file does not write it."""
+        span = self.spans.get(keys)
+        if span is None:
+            return None
+        place = span.key if at_key else span.value
+        return f"{self.label}:{place.line}:{place.column}"
+
+
+def shown(path: Path) -> str:
+    """Return a path for messages: relative where it lies below the current folder."""
+    absolute = Path(os.path.normpath(path.absolute()))
+    here = Path.cwd()
+    return str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
+
+
+def read_source(path: Path) -> Source:
+    """Read and parse one file.
+
+    Raises:
+        RecipeError: It is missing, unreadable, not UTF-8 or not TOML.
+    """
+    label = shown(path)
+    try:
+        # Windows editors put a byte-order mark in front, which TOML itself does not know.
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        hint = suggestion(path.name, [other.name for other in path.parent.glob("*.toml")])
+        words = f"no such file.{hint} `cse list recipes` shows the recipes known by name"
+        raise _refused(label, Place(1, 1), words) from None
+    except IsADirectoryError:
+        raise _refused(label, Place(1, 1), "this is a folder; name one recipe, or use `cse check FOLDER`") from None
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        message = f"not UTF-8 text (byte {error.object[error.start]:#04x}); save the file as UTF-8"
+        raise _refused(label, Place(line, 1), message) from None
+    except OSError as error:
+        raise _refused(label, Place(1, 1), f"cannot be read: {error.strerror or error}") from None
+    return Source(path, label, text, _parsed(label, text))
+
+
+def _parsed(label: str, text: str) -> dict[str, Any]:
+    try:
+        return copy.deepcopy(_loads(text))
+    except RecursionError:
+        raise _refused(label, Place(1, 1), "not TOML: nested too deeply") from None
+    except ValueError as error:
+        raise _refused(label, *_syntax(str(error), text)) from None
+
+
+@lru_cache(maxsize=256)
+def _loads(text: str) -> dict[str, Any]:
+    """Parse once what many recipes and all cells of a study extend."""
+    return tomllib.loads(text)
+
+
+def _syntax(message: str, text: str) -> tuple[Place, str]:
+    """Split the parser's message into place and words: it tells the place in no other way."""
+    if match := re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", message, re.DOTALL):
+        place, words = Place(int(match[2]), int(match[3])), match[1]
+    else:
+        lines = text.split("\n")
+        place, words = Place(len(lines), len(lines[-1]) + 1), message.removesuffix(" (at end of document)")
+    return place, f"not TOML: {words[:1].lower()}{words[1:]}"
+
+
+def _refused(label: str, place: Place, message: str) -> RecipeError:
+    return RecipeError([Problem(f"{label}:{place.line}:{place.column}", "", message)])
+
+
+Keys = tuple[str | int, ...]
+"""Path of a value in nested tables: keys, and positions within arrays."""
+
+_HEADERS = frozenset({"table", "table_array_element"})
+_KEY_TYPES = frozenset({"bare_key", "quoted_key", "dotted_key"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line and a column, both counted from 1, the column in characters."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a key stands, and where its value starts; the same place for items of arrays and for tables."""
+
+    key: Place
+    value: Place
+
+
+def positions(text: str) -> dict[Keys, Span]:
+    """Return path → span for every table, key and array item of a TOML text.
+
+    Tables that only exist as part of a longer header or dotted key stand where they are first written.
+    """
+    tree = Parser(Language(tree_sitter_toml.language())).parse(text.encode())
+    return _Walk(text.encode().split(b"\n")).document(tree.root_node)
+
+
+class _Walk:
+    """One pass over the syntax tree."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.lines = lines
+        self.spans: dict[Keys, Span] = {}
+        self.lengths: dict[Keys, int] = {}
+        """Elements seen so far of each array of tables."""
+
+    def document(self, root: Node) -> dict[Keys, Span]:
+        for node in root.named_children:
+            if node.type in _HEADERS:
+                self.table(node)
+            elif node.type == "pair":
+                self.pair((), node)
+        return self.spans
+
+    def table(self, node: Node) -> None:
+        prefix: Keys = ()
+        segments = list(_segments(node.named_children[0]))
+        for number, (name, part) in enumerate(segments):
+            prefix = (*prefix, name)
+            self.note(prefix, part, part)
+            if node.type == "table_array_element" and number == len(segments) - 1:
+                self.lengths[prefix] = self.lengths.get(prefix, 0) + 1
+            if prefix in self.lengths:
+                prefix = (*prefix, self.lengths[prefix] - 1)
+                self.note(prefix, part, part)
+        for child in node.named_children:
+            if child.type == "pair":
+                self.pair(prefix, child)
+
+    def pair(self, prefix: Keys, node: Node) -> None:
+        key = node.named_children[0]
+        value = next((c for c in node.named_children[1:] if c.type not in _KEY_TYPES and c.type != "comment"), key)
+        parts = list(_segments(key))
+        for number, (name, part) in enumerate(parts):
+            prefix = (*prefix, name)
+            self.note(prefix, part, value if number == len(parts) - 1 else part)
+        self.value(prefix, value)
+
+    def value(self, prefix: Keys, node: Node) -> None:
+        if node.type == "inline_table":
+            for child in node.named_children:
+                if child.type == "pair":
+                    self.pair(prefix, child)
+        elif node.type == "array":
+            for index, child in enumerate(c for c in node.named_children if c.type != "comment"):
+                self.note((*prefix, index), child, child)
+                self.value((*prefix, index), child)
+
+    def note(self, keys: Keys, key: Node, value: Node) -> None:
+        self.spans.setdefault(keys, Span(self.place(key), self.place(value)))
+
+    def place(self, node: Node) -> Place:
+        row, column = node.start_point.row, node.start_point.column
+        return Place(row + 1, len(self.lines[row][:column].decode(errors="replace")) + 1)
+
+
+def _segments(node: Node) -> Iterator[tuple[str, Node]]:
+    """Yield the parts of a bare, quoted or dotted key, left to right."""
+    if node.type == "dotted_key":
+        for child in node.named_children:
+            yield from _segments(child)
+    else:
+        raw = (node.text or b"").decode()
+        yield (next(iter(tomllib.loads(f"{raw} = 0"))) if node.type == "quoted_key" else raw), node
+
+
+@dataclass(frozen=True)
+class Origins:
+    """The layers a recipe is made of.
+
+    Args:
+        sources: Files, nearest first.
+        overrides: Path and label of every value from outside the files, in the order they were laid over them.
+    """
+
+    sources: tuple[Source, ...]
+    overrides: tuple[tuple[Keys, str], ...] = ()
+
+    def where(self, keys: Keys, *, at_key: bool = False) -> str:
+        """Return `file:line:column` or the override that wrote a value; its nearest table where nothing did."""
+        return (
+            self._override(keys)
+            or self._file(keys, at_key=at_key)
+            or self._override_below(keys)
+            or self._table(keys)
+            or f"{self.sources[0].label}:1:1"
+        )
+
+    def folder(self, keys: Keys) -> Path:
+        """Return the folder a relative path written at `keys` counts from."""
+        if self._override(keys):
+            return Path.cwd()
+        return next((s.path.parent for s in self.sources if s.where(keys)), Path.cwd())
+
+    def _override(self, keys: Keys) -> str | None:
+        return next((label for path, label in reversed(self.overrides) if keys[: len(path)] == path), None)
+
+    def _override_below(self, keys: Keys) -> str | None:
+        return next((label for path, label in reversed(self.overrides) if keys and path[: len(keys)] == keys), None)
+
+    def _file(self, keys: Keys, *, at_key: bool) -> str | None:
+        return next((place for s in self.sources if (place := s.where(keys, at_key=at_key))), None)
+
+    def _table(self, keys: Keys) -> str | None:
+        shorter = (self._file(keys[:length], at_key=True) for length in range(len(keys) - 1, 0, -1))
+        return next((place for place in shorter if place), None)
+
+    def error(self, found: Iterable[Found], what: str = "recipe") -> RecipeError:
+        """Return the error that tells all of them, each at its place, in the order of the files."""
+        told = [(self._rank(p), Problem(self.where(p.keys, at_key=p.at_key), dotted(p.keys), p.message)) for p in found]
+        return RecipeError([problem for _, problem in sorted(told, key=lambda pair: pair[0])], what)
+
+    def _rank(self, problem: Found) -> tuple[str, int, int]:
+        where = self.where(problem.keys, at_key=problem.at_key)
+        file, _, place = where.rpartition(":")
+        file, _, line = file.rpartition(":")
+        return (file, int(line), int(place)) if line.isdigit() and place.isdigit() else (where, 0, 0)
+
+
+_EXPECTED = {
+    "int_type": "a whole number", "int_from_float": "a whole number", "int_parsing": "a whole number",
+    "float_type": "a number", "float_parsing": "a number", "string_type": "text in quotes",
+    "bool_type": "true or false", "bool_parsing": "true or false", "list_type": "an array", "tuple_type": "an array",
+    "dict_type": "a table", "model_type": "a table", "model_attributes_type": "a table",
+    "finite_number": "a finite number", "string_too_short": "text that is not empty",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Checking:
+    """A table under validation, as messages speak of it.
+
+    Args:
+        table: As written.
+        keys: Its path in the recipe.
+        known: Keys it may have.
+        what: What it is, such as "loss 'info_nce'" or "[train]".
+        noun: What its keys are called.
+    """
+
+    table: Mapping[str, Any]
+    keys: Keys
+    known: Sequence[str]
+    what: str
+    noun: str = "key"
+
+
+def report(error: ValidationError, checking: Checking, problems: Problems) -> list[Keys]:
+    """Add every error of a validated table to `problems`, and return the paths within the table that are wrong."""
+    grouped: dict[Keys, list[ErrorDetails]] = {}
+    for detail in error.errors(include_url=False):
+        grouped.setdefault(_within(checking.table, detail), []).append(detail)
+    for path, details in grouped.items():
+        _add(path, details, checking, problems)
+    return list(grouped)
+
+
+def _add(path: Keys, details: list[ErrorDetails], checking: Checking, problems: Problems) -> None:
+    first, keys = details[0], checking.keys
+    if first["type"] == "missing":
+        problems.add((*keys, *path[:-1]), f"{checking.what} needs '{path[-1]}'", at_key=True)
+    elif first["type"] == "extra_forbidden" and len(path) == 1:
+        hint = suggestion(str(path[-1]), checking.known) or _listed(checking.known)
+        problems.add((*keys, *path), f"unknown {checking.noun} '{path[-1]}' of {checking.what}.{hint}", at_key=True)
+    else:
+        problems.add((*keys, *path), _should_be(details))
+
+
+def _listed(known: Sequence[str]) -> str:
+    return f" Known: {', '.join(known)}." if known else " It has none."
+
+
+def _within(table: Any, detail: ErrorDetails) -> Keys:
+    """Return the part of an error's location that the data has: union members and "[key]" are pydantic's own."""
+    path: Keys = ()
+    at = table
+    for key in detail["loc"]:
+        inside = (isinstance(at, Mapping) and key in at) or (
+            isinstance(at, list | tuple) and isinstance(key, int) and key < len(at)
+        )
+        if not inside:
+            return (*path, key) if detail["type"] == "missing" else path
+        path, at = (*path, key), at[key]
+    return path
+
+
+def _should_be(details: list[ErrorDetails]) -> str:
+    value = details[0]["input"]
+    expected = list(dict.fromkeys(_expected(detail) for detail in details))
+    if all(phrase.startswith("=") for phrase in expected):
+        return "; ".join(phrase.removeprefix("=") for phrase in expected)
+    phrase = " or ".join(phrase.removeprefix("=") for phrase in expected)
+    return f"should be {phrase}, not {shown_value(value)}{_near(details, value)}"
+
+
+def _expected(detail: ErrorDetails) -> str:
+    """Return what should stand there; a leading "=" marks a sentence of a component's own."""
+    context = detail.get("ctx", {})
+    bounds = {"greater_than": ("greater than", "gt"), "greater_than_equal": ("at least", "ge"),
+              "less_than": ("less than", "lt"), "less_than_equal": ("at most", "le")}  # fmt: skip
+    if detail["type"] in bounds:
+        words, name = bounds[detail["type"]]
+        return f"{words} {context[name]:.12g}"
+    if detail["type"] in _EXPECTED:
+        return _EXPECTED[detail["type"]]
+    message = detail["msg"]
+    if message.startswith("Input should be "):
+        return message.removeprefix("Input should be ")
+    words = message.removeprefix("Value error, ")
+    return f"={words[:1].lower()}{words[1:]}"
+
+
+def _near(details: list[ErrorDetails], value: Any) -> str:
+    literals = [detail["ctx"]["expected"] for detail in details if detail["type"] == "literal_error"]
+    hint = suggestion(str(value), [option for text in literals for option in re.findall(r"'([^']*)'", text)])
+    return f".{hint}" if hint else ""
+
+
+def shown_value(value: Any) -> str:
+    """Return a value as TOML writes it, cut where it is long."""
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = text if len(text) <= 60 else f"{text[:57]}…"
+    return f"the text {text}" if isinstance(value, str) else text

@@ -1,0 +1,61 @@
+"""`cse run`: recipes and studies → trained, scored, recorded runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cse_cli.recipe.completion import complete_recipe_or_study
+
+EPILOG = (
+    "Examples:  cse run quickstart  ·  cse run recipes/ifcl_en.toml --seeds 3  ·  "
+    "cse run mini/simcse_en --set train.steps=100 --set losses.info_nce.temperature=0.1  ·  "
+    "cse run --resume 3f2a  ·  cse run studies/mini/ifcl_queue_length"
+)
+
+
+def run(
+    recipes: Annotated[
+        list[str] | None,
+        typer.Argument(help="Recipes or studies: files or names.", autocompletion=complete_recipe_or_study),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed instead of the recipe's own.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="How many seeds (0, 1, …), or a list such as 1,5,7.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override: dotted.key=value, value as TOML.")] = None,
+    unset: Annotated[list[str] | None, typer.Option("--unset", help="Take a dotted key out.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Build all, show one batch of each view, stop.")] = False,
+    resume: Annotated[str | None, typer.Option(help="Take up the run whose id starts so.")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs at once, of a study, recipes or seeds; one a CUDA device if left out."),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that share each run and its batch; one a CUDA device if left out."),
+    ] = None,
+    worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Train and score recipes, or all cells of studies; record each run in MLflow."""
+    from cse_cli.core.processes import Place, among_others, end_with_parent, listen, place
+
+    here = place() or Place()
+    if here.world > 1:
+        listen(here.rank)  # first: no library may start a thread before
+        end_with_parent()
+    from cse_cli.recipe.study import find_study
+    from cse_cli.runs.request import Asked, jobs
+    from cse_cli.runs.run import plan_all, run_all
+
+    asked = Asked(recipes or [], set_ or [], unset or [], seed, seeds, device, resume, workers, worker, processes)
+    if here.world > 1:
+        from cse_cli.runs.run import run_member
+
+        among_others(lambda: run_member(asked, here, dry_run=dry_run, as_json=json_))
+    if any(find_study(name) for name in asked.recipes):
+        from cse_cli.runs.run import run_studies
+
+        raise typer.Exit(run_studies(asked, dry_run=dry_run, as_json=json_))
+    raise typer.Exit(plan_all(jobs(asked), as_json=json_) if dry_run else run_all(jobs(asked), asked, as_json=json_))

@@ -1,0 +1,153 @@
+"""Recorded runs as tables, tab-separated lines and JSON, on stdout."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cse_cli.tracking.reader import RunDetails, Summary, summary
+
+_COLUMNS = ("run", "recipe", "seed", "status", "dev", "test avg", "started", "seconds", "note")
+_NUMBERS = {"seed", "dev", "test avg", "seconds"}
+_STYLES = {"FINISHED": "green", "FAILED": "red", "KILLED": "yellow", "STALE": "yellow", "RUNNING": "cyan"}
+_BARS = "▁▂▃▄▅▆▇█"
+_CURVE_WIDTH = 40
+
+
+def print_runs(runs: Sequence[Summary]) -> None:
+    """Print a line a run: a table on a terminal, tab-separated values into a pipe."""
+    if not sys.stdout.isatty():
+        sys.stdout.write("".join("\t".join(line) + "\n" for line in [_COLUMNS, *(_cells(r, full=True) for r in runs)]))
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in _COLUMNS[:-1]:
+        justify: Literal["left", "right"] = "right" if heading in _NUMBERS else "left"
+        table.add_column(heading, justify=justify, no_wrap=heading != "recipe", overflow="fold")
+    for run in runs:
+        cells = [escape(cell) for cell in _cells(run, full=False)]
+        cells[3] = f"[{_STYLES.get(run.status, 'default')}]{cells[3]}[/]"
+        table.add_row(*cells[:-1])
+    console = Console(highlight=False)
+    console.print(table)
+    for run in runs:
+        if run.note:
+            console.print(f"{run.run_id[:8]}: {escape(run.note)}")
+
+
+def write_runs_json(runs: Sequence[Summary]) -> None:
+    """Write the same as one JSON document."""
+    _write({"runs": [{**asdict(run), "started": run.started.isoformat()} for run in runs]})
+
+
+def print_details(details: RunDetails) -> None:
+    """Print everything about a run, most wanted first."""
+    console = Console(highlight=False, soft_wrap=True)
+    about = summary(details.run)
+    console.print(f"[bold]{escape(details.run.name)}[/bold]  {details.run.run_id}  {about.status}")
+    console.print(
+        f"started {_clock(about)}, {_number(about.seconds, 1) or '?'} s{escape(about.note and f'; {about.note}')}"
+    )
+    if result := details.run.result:
+        for title, scores in (("scores", result.scores), ("before training", result.untrained)):
+            rows = [
+                (name, "  ".join(f"{key} {values[key]:.2f}" for key in _leading(values)))
+                for name, values in scores.items()
+            ]
+            _section(console, title, rows)
+    curves = [(key, _curve_line([value for _, value in details.curves[key]])) for key in _leading(details.curves)]
+    _section(console, "curves", curves)
+    # The scores above are recorded as metrics too.
+    single = [key for key in details.metrics if key not in details.curves and not (result and key.startswith("eval/"))]
+    _section(console, "metrics", [(key, f"{details.metrics[key]:.6g}") for key in single])
+    _section(console, "tags", _shown_tags(details.run.tags).items())
+    _section(console, "params", details.params.items())
+    _section(console, f"artifacts in {details.artifact_folder}", [(name, "") for name in details.artifacts])
+
+
+def write_details_json(details: RunDetails) -> None:
+    """Write the same as one JSON document, curves in full."""
+    about = asdict(summary(details.run))
+    plain = {key: value for key, value in asdict(details).items() if key != "run"}
+    result = None if details.run.result is None else details.run.result.model_dump(mode="json")
+    head = {**about, "started": details.run.started.isoformat(), "name": details.run.name, "tags": details.run.tags}
+    _write({"run": {**head, **plain, "result": result}})
+
+
+def sparkline(values: Sequence[float], width: int = _CURVE_WIDTH) -> str:
+    """Return a curve as bars: means of neighbours where there are more than `width` values, "×" where not finite."""
+    if not values:
+        return ""
+    count = min(width, len(values))
+    edges = [round(i * len(values) / count) for i in range(count + 1)]
+    means = [math.fsum(part) / len(part) for part in (values[a:b] for a, b in pairwise(edges))]
+    finite = [value for value in means if math.isfinite(value)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
+    return "".join(_bar(value, low, high) for value in means)
+
+
+def _bar(value: float, low: float, high: float) -> str:
+    if not math.isfinite(value):
+        return "×"
+    return _BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] if high > low else _BARS[0]
+
+
+def _leading(names: Iterable[str]) -> list[str]:
+    """Return the names that are not variants of another: of "spearman" and "spearman_mean" the first. JSON has all."""
+    known = list(names)
+    return [name for name in known if not any(name.startswith(f"{other}_") for other in known)]
+
+
+def _curve_line(values: Sequence[float]) -> str:
+    return f"{sparkline(values)}  {values[0]:.4g} → {values[-1]:.4g}  ({len(values)} points)"
+
+
+def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
+    rows = list(rows)
+    if not rows:
+        return
+    console.print(f"\n[bold]{escape(title)}[/bold]")
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        console.print(f"  {escape(name):<{width}}  {escape(value)}".rstrip())
+
+
+def _shown_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in sorted(tags.items()) if not name.startswith("mlflow.")}
+
+
+def _cells(run: Summary, full: bool) -> list[str]:
+    when = run.started.isoformat(timespec="seconds") if full else _clock(run)[5:]
+    numbers = (_number(run.dev, 2), _number(run.test, 2), when, _number(run.seconds, 1))
+    line = (run.run_id if full else run.run_id[:8], run.recipe, run.seed, run.status, *numbers, run.note)
+    return [" ".join(cell.split()) for cell in line]
+
+
+def _clock(run: Summary) -> str:
+    return run.started.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _write(content: Mapping[str, Any]) -> None:
+    plain = _finite({"schema_version": 1, **content})
+    sys.stdout.write(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    """Return the value with null for NaN: JSON has none, and other programs refuse what Python writes."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, (list, tuple)) else value

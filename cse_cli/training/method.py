@@ -1,0 +1,156 @@
+"""The formula every paper is a choice of names in: L(x) = Σₜ wₜ · ℓₜ({ f_e(v)(a_v(x)) : v ∈ views(ℓₜ) }, Q)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, autocast, cat, nn
+from torch.nn.functional import pad
+
+from cse_cli.training.step import ProbeState, StepState
+from registry.core import Entry
+from registry.distributed import all_devices
+from registry.tokens import Embedded, Encoded, Tokens
+from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Queue
+
+
+@dataclass(frozen=True)
+class BoundView:
+    """A view whose encoder and augmenters are built.
+
+    Args:
+        encoder: Name of the encoder it goes through.
+        augmenters: In the order they act.
+    """
+
+    encoder: str
+    augmenters: Sequence[Augmenter]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One weighted loss.
+
+    Args:
+        entry: The loss's registration: which inputs its `forward` asks for.
+        weight: Factor in the objective.
+        views: Input of `forward` → view name; optional inputs may be missing.
+        queue: Whether the queue's negatives reach it.
+    """
+
+    entry: Entry[Loss]
+    weight: float
+    views: Mapping[str, str]
+    queue: bool
+
+
+class Method(nn.Module):
+    """Encoders, views, a queue and weighted losses: the right-hand side of a paper.
+
+    Args:
+        encoders: Name → encoder.
+        views: Name → view, in recipe order.
+        queue: The queue, if there is one.
+        losses: Label → loss.
+        terms: Label → how the loss enters the objective.
+    """
+
+    def __init__(
+        self,
+        encoders: Mapping[str, Encoder],
+        views: Mapping[str, BoundView],
+        queue: Queue | None,
+        losses: Mapping[str, Loss],
+        terms: Mapping[str, Term],
+    ) -> None:
+        super().__init__()
+        self.encoders = nn.ModuleDict(encoders)
+        self.losses = nn.ModuleDict(losses)
+        self.queue = queue
+        self.views = dict(views)
+        self.terms = dict(terms)
+        # ModuleList ignores what is no module; only augmenters with weights need to move with the method.
+        self.augmenters = nn.ModuleList(a for v in views.values() for a in v.augmenters if isinstance(a, nn.Module))
+
+    def forward(self, step: StepState) -> dict[str, Tensor]:
+        """Return label → loss of one step, unweighted."""
+        self._embed(step)
+        self._encode(step)
+        if self.queue is not None:
+            self.queue.observe(step)
+        sentences = {name: all_devices(view.sentence) for name, view in step.views.items()}
+        with autocast(next(iter(sentences.values())).device.type, enabled=False):
+            return {label: self._loss(label, step.views, sentences) for label in self.terms}
+
+    def objective(self, losses: Mapping[str, Tensor]) -> Tensor:
+        """Return Σ weight · loss."""
+        total = [self.terms[label].weight * value for label, value in losses.items()]
+        return sum(total[1:], start=total[0])
+
+    def encoder(self, name: str) -> Encoder:
+        """Return the encoder called `name`."""
+        found = self.encoders[name]
+        assert isinstance(found, Encoder)
+        return found
+
+    def components(self) -> Iterator[tuple[str, Component]]:
+        """Yield place in the recipe and component, in the order `after_step` runs: encoders first, the queue last."""
+        yield from ((f"encoders.{name}", self.encoder(name)) for name in self.encoders)
+        for name, view in self.views.items():
+            yield from ((f"views.{name}.augment.{place}", a) for place, a in enumerate(view.augmenters))
+        yield from ((f"losses.{label}", loss) for label, loss in self.losses.items() if isinstance(loss, Component))
+        if self.queue is not None:
+            yield "queue", self.queue
+
+    def _embed(self, step: StepState) -> None:
+        """Tokens → token vectors → augmenters, view by view in recipe order."""
+        for name, view in self.views.items():
+            tokens = step.batch[name]
+            for augmenter in view.augmenters:
+                tokens = augmenter.on_tokens(tokens, step)
+            vectors = self.encoder(view.encoder).embed(tokens)
+            if isinstance(step, ProbeState) and not vectors.requires_grad:
+                vectors = vectors.detach().requires_grad_()
+            step.unperturbed[name] = vectors
+            embedded = Embedded(tokens, vectors)
+            for augmenter in view.augmenters:
+                embedded = augmenter.on_embeddings(embedded, name, step)
+            step.embedded[name] = embedded
+
+    def _encode(self, step: StepState) -> None:
+        """Each encoder once, over all its views together."""
+        for name in self.encoders:
+            members = {view: step.embedded[view] for view, bound in self.views.items() if bound.encoder == name}
+            if members:
+                step.views.update(encode_together(self.encoder(name), members))
+
+    def _loss(self, label: str, views: Mapping[str, Encoded], sentences: Mapping[str, Tensor]) -> Tensor:
+        term = self.terms[label]
+        arguments: dict[str, Tensor | Encoded | Negatives] = {}
+        for wanted in term.entry.inputs:
+            if wanted.kind == "negatives":
+                arguments[wanted.name] = self._negatives(term, next(iter(sentences.values())))
+            elif wanted.name in term.views:
+                view = term.views[wanted.name]
+                arguments[wanted.name] = sentences[view] if wanted.kind == "sentences" else views[view]
+        value: Tensor = self.losses[label](**arguments)
+        return value
+
+    def _negatives(self, term: Term, like: Tensor) -> Negatives:
+        if self.queue is None or not term.queue:
+            return Negatives.none(like)
+        return self.queue.negatives()
+
+
+def encode_together(encoder: Encoder, members: Mapping[str, Embedded]) -> dict[str, Encoded]:
+    """Run one encoder over all its views in a single pass; rows and lengths are given back view by view."""
+    tokens = Tokens.stack({view: member.tokens for view, member in members.items()})
+    vectors = cat([pad(m.vectors, (0, 0, 0, tokens.length - m.vectors.shape[1])) for m in members.values()])
+    together = encoder.encode(tokens, vectors).at_least_single()
+    found: dict[str, Encoded] = {}
+    start = 0
+    for name, member in members.items():
+        found[name] = together.rows(start, start + member.tokens.rows, member.tokens)
+        start += member.tokens.rows
+    return found

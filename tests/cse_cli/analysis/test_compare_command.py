@@ -1,0 +1,305 @@
+"""`cse compare` from the command line, over recorded runs."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from cse_cli.core.paths import runs
+from cse_cli.core.results import STS_TASKS
+from tests.cse_cli.analysis.recorded import record
+from tests.cse_cli.runs.running import cse
+
+A, B, C = "mini/simcse_en", "mini/ifcl_en", "mini/mocose_en"
+pytestmark = pytest.mark.usefixtures("store")
+
+
+def document(capsys, *arguments: str) -> dict:
+    code, out, err = cse("compare", *arguments, "--bootstrap", "200", "--json", capsys=capsys)
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def refused(capsys, *arguments: str) -> str:
+    code, out, err = cse("compare", *arguments, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    return err
+
+
+def two(seeds=(0, 1, 2)) -> None:
+    for seed in seeds:
+        record(A, seed, noise=1.5)
+        record(B, seed, noise=1.0)
+
+
+def test_one_versioned_document_with_everything(capsys):
+    two()
+    found = document(capsys, A, B)
+    assert found["schema_version"] == 1
+    assert [(side["letter"], side["name"], side["seeds"]) for side in found["sides"]] == [
+        ("A", A, [0, 1, 2]),
+        ("B", B, [0, 1, 2]),
+    ]
+    (comparison,) = found["comparisons"]
+    assert (comparison["first"], comparison["second"], comparison["left_out"]) == ("A", "B", {})
+    assert [one["metric"] for one in comparison["metrics"]] == [
+        "stsb_dev.spearman", *(f"{task}.spearman" for task in STS_TASKS), "avg"
+    ]  # fmt: skip
+    for one in comparison["metrics"]:
+        over, on = one["over_seeds"], one["on_pairs"]
+        assert over["difference"] == pytest.approx(
+            sum(b - a for a, b in zip(over["first"], over["second"], strict=True)) / 3
+        )
+        assert on["difference"] == pytest.approx(over["difference"], abs=0.01)  # the papers' average rounds first
+        assert on["low"] < on["difference"] < on["high"]
+        assert [seed["seed"] for seed in on["of_seeds"]] == [0, 1, 2]
+        assert one["more_is_better"]
+    average = comparison["metrics"][-1]["on_pairs"]
+    assert average["pairs"] == 7 * 80
+    assert average["of_seeds"][0]["williams_t"] is None
+    assert comparison["metrics"][0]["on_pairs"]["of_seeds"][0]["williams_t"] > 0
+
+
+def test_only_what_differs_in_the_recipes(capsys):
+    first = record(A, 0)
+    second = record(A, 0, overrides=["train.learning_rate=1e-4", 'title="Other"'])
+    found = document(capsys, first, second)
+    assert found["changes"] == [{"key": "train.learning_rate", "values": [2e-4, 1e-4]}]
+    assert found["circumstances"] == []
+
+
+def test_seed_and_prose_are_no_difference(capsys):
+    first, second = record(A, 0), record(A, 0, overrides=['title="Other"'])
+    assert document(capsys, first, second)["changes"] == []
+    _, out, _ = cse("compare", first, second, capsys=capsys)
+    assert "nothing but seed and prose" in out
+    assert "no difference in the one seed" in out
+
+
+def test_another_device_is_told(capsys):
+    record(A, 0)
+    record(B, 0, device="cuda")
+    assert document(capsys, A, B)["circumstances"] == [{"key": "device", "values": ["cpu", "cuda"]}]
+
+
+def test_unpaired_seeds_are_named_and_left_out(capsys):
+    two((0, 1))
+    record(A, 7)
+    record(B, 9)
+    (comparison,) = document(capsys, A, B)["comparisons"]
+    assert comparison["seeds"] == [0, 1]
+    assert comparison["left_out"] == {"A": [7], "B": [9]}
+    _, out, _ = cse("compare", A, B, capsys=capsys)
+    assert "left out, as the other has none: seed 7 of A" in out
+
+
+def test_one_seed_of_a_recipe_and_a_run_by_its_id(capsys):
+    two()
+    one = record(C, 1)
+    found = document(capsys, f"{A}@1", one[:10])
+    assert [side["name"] for side in found["sides"]] == [f"{A}@1", f"{one[:8]} ({C})"]
+    (comparison,) = found["comparisons"]
+    assert comparison["seeds"] == [1]
+    assert {one["finding"] for one in comparison["metrics"]} == {"one_seed"}
+
+
+def test_a_changed_recipe_falls_back_to_its_last_runs_and_says_so(capsys):
+    record(A, 0, recipe_hash="b" * 16)
+    record(A, 1, recipe_hash="c" * 16)
+    record(B, 1)
+    found = document(capsys, A, B)
+    assert found["sides"][0]["seeds"] == [1]
+    assert "A: no run of today's recipe has finished: those of 2026-11-21 are taken, hash cccccccc" in found["notes"]
+
+
+def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
+    record(A, 0)
+    record(B, 0, asked="gone/recipe")
+    found = document(capsys, A, "gone/recipe")
+    assert found["sides"][1]["name"] == "gone/recipe"
+    assert any(note.startswith("B: its recipe is found no more: those of 2026-11-21") for note in found["notes"])
+
+
+def test_each_with_the_first_or_every_two(capsys):
+    two()
+    for seed in range(3):
+        record(C, seed, noise=1.2)
+    plain, every = document(capsys, A, B, C), document(capsys, A, B, C, "--pairwise")
+    assert [(c["first"], c["second"]) for c in plain["comparisons"]] == [("A", "B"), ("A", "C")]
+    assert [(c["first"], c["second"]) for c in every["comparisons"]] == [("A", "B"), ("A", "C"), ("B", "C")]
+    assert (plain["corrected_for"], every["corrected_for"]) == (2, 3)
+    for found in (plain, every):
+        tests = [c["metrics"][0]["over_seeds"] for c in found["comparisons"]]
+        smallest = min(tests, key=lambda test: test["p"])
+        assert smallest["p_adjusted"] == pytest.approx(min(1, len(tests) * smallest["p"]))
+    _, out, _ = cse("compare", A, B, C, capsys=capsys)
+    assert "p is corrected by Holm's procedure" in out
+
+
+def test_a_comparison_without_a_p_is_none_to_correct_for(capsys):
+    two()
+    record(C, 0)
+    first, second = document(capsys, A, B, C, "--metric", "stsb")["comparisons"]
+    assert first["metrics"][0]["over_seeds"]["p_adjusted"] == first["metrics"][0]["over_seeds"]["p"]
+    assert second["metrics"][0]["over_seeds"]["p_adjusted"] is None
+
+
+def test_every_line_fits_a_narrow_terminal(capsys, monkeypatch):
+    two()
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = cse("compare", A, B, capsys=capsys)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", out)
+    assert max(map(len, plain.split("\n"))) <= 80
+    assert plain.count("\nstsb_dev.spearman ") == 3  # both tables and the words, not folded
+
+
+def test_metrics_by_name(capsys):
+    two()
+    found = document(capsys, A, B, "--metric", "stsb", "--metric", "avg")
+    assert [one["metric"] for one in found["comparisons"][0]["metrics"]] == ["stsb.spearman", "avg"]
+
+
+def test_the_same_every_time(capsys):
+    two()
+    assert document(capsys, A, B) == document(capsys, A, B)
+
+
+def test_pairs_are_read_from_the_store_where_the_folder_is_gone(capsys):
+    for seed in (0, 1):
+        record(A, seed, noise=1.5, keep=["store"])
+        record(B, seed)
+    assert not (runs() / document(capsys, A, B)["sides"][0]["run_ids"][0] / "series").exists()
+    for one in document(capsys, A, B, "--metric", "stsb")["comparisons"][0]["metrics"]:
+        assert one["pairs_note"] is None
+        assert len(one["on_pairs"]["of_seeds"]) == 2
+
+
+def test_runs_from_before_pairs_were_kept_are_compared_over_seeds_alone(capsys):
+    old = [record(A, seed, noise=1.5 + seed, keep=()) for seed in (0, 1)]
+    for seed in (0, 1):
+        record(B, seed)
+    (comparison,) = document(capsys, A, B)["comparisons"]
+    for one in comparison["metrics"]:
+        assert one["on_pairs"] is None
+        assert f"run {old[0][:8]} kept no numbers of single pairs" in one["pairs_note"]
+        assert one["over_seeds"]["p"] is not None
+        assert one["more_is_better"]
+    _, out, _ = cse("compare", A, B, capsys=capsys)
+    assert "no comparison of sentence pairs for stsb_dev.spearman, " in out
+    assert "bootstrap" not in out
+
+
+def test_one_seed_without_pairs_is_left_out_of_them_only(capsys):
+    two((0, 1))
+    record(A, 2, keep=())
+    record(B, 2)
+    (one,) = document(capsys, A, B, "--metric", "stsb")["comparisons"][0]["metrics"]
+    assert one["over_seeds"]["seeds"] == [0, 1, 2]
+    assert [seed["seed"] for seed in one["on_pairs"]["of_seeds"]] == [0, 1]
+    assert one["pairs_note"].startswith("seed 2 left out: run ")
+
+
+def test_other_data_are_not_compared_pair_by_pair(capsys):
+    record(A, 0)
+    record(B, 0, fingerprints={"stsb/test": "e" * 64})
+    metrics = {one["metric"]: one for one in document(capsys, A, B)["comparisons"][0]["metrics"]}
+    assert metrics["stsb.spearman"]["on_pairs"] is None
+    assert metrics["stsb.spearman"]["pairs_note"] == "the data of stsb are not the same in both"
+    assert metrics["avg"]["on_pairs"] is None
+    assert metrics["sickr.spearman"]["on_pairs"] is not None
+
+
+def test_a_score_that_is_not_one_correlation_is_not_resampled(capsys):
+    scores = {"stsb": {"spearman": 61.0, "pearson": 50.0}}
+    record(A, 0, evaluators=["stsb"], scores=scores)
+    record(B, 0, evaluators=["stsb"])
+    (one,) = document(capsys, A, B)["comparisons"][0]["metrics"]
+    assert one["pairs_note"] == "not Spearman's correlation over all pairs together"
+
+
+def test_a_metric_of_unknown_direction_is_only_higher(capsys):
+    for recipe, value in ((A, 2.0), (B, 3.0)):
+        record(recipe, 0, evaluators=(), scores={"spectrum": {"effective_rank": value}}, select=None)
+    (one,) = document(capsys, A, B)["comparisons"][0]["metrics"]
+    assert not one["more_is_better"]
+    assert "B is 1.00 higher" in one["verdict"]
+
+
+def test_the_table_has_every_part(capsys):
+    two()
+    code, out, err = cse("compare", A, B, capsys=capsys)
+    assert (code, err) == (0, "")
+    for text in (
+        "A  mini/simcse_en: 3 runs, seeds 0–2, mini_en, hash ",
+        "stsb_dev.spearman chose the states that are scored: optimistic",
+        "encoders.online.freeze:  A []  B [embeddings]",
+        "B against A: mini/ifcl_en against mini/simcse_en, seeds 0–2",
+        "On the same sentence pairs",
+        "In words",
+        "3 seeds cannot give less than p = 0.25",
+    ):
+        assert text in out
+    assert "\x1b" not in out
+    assert "train.seed" not in out
+
+
+def test_fewer_than_two_is_an_error(capsys):
+    assert "two to 26 runs or recipes; one is given" in refused(capsys, A)
+
+
+def test_an_unknown_name_suggests_the_nearest(capsys):
+    two((0,))
+    told = refused(capsys, A, "mini/ifcl_eng")
+    assert "'mini/ifcl_eng' is neither a recipe nor a run. Did you mean 'mini/ifcl_en'" in told
+    assert "cse runs ls" in told
+
+
+def test_without_any_store_nothing_is_made(capsys, home, monkeypatch, tmp_path):
+    monkeypatch.setenv("CSE_HOME", str(tmp_path / "none"))
+    assert "no finished run of recipe 'mini/simcse_en'" in refused(capsys, A, B)
+    assert "neither a recipe nor a run" in refused(capsys, "abc123", "def456")
+    assert not (tmp_path / "none").exists()
+
+
+def test_no_seed_in_common(capsys):
+    record(A, 0)
+    record(B, 1)
+    told = refused(capsys, A, B)
+    assert f"no seed in common: {A} has 0 and {B} has 1" in told
+    assert f"`cse run {B} --seed 0`" in told
+
+
+def test_no_metric_in_common(capsys):
+    record(A, 0, evaluators=["stsb"])
+    record(B, 0, evaluators=["sickr"])
+    assert f"no metric in common: {A} has stsb and {B} has sickr" in refused(capsys, A, B)
+    assert "share no seed that has 'sickr.spearman' in both" in refused(capsys, A, B, "--metric", "sickr")
+
+
+def test_a_seed_that_did_not_run(capsys):
+    two()
+    assert "no finished run of mini/ifcl_en with seed 9; seeds that finished: 0, 1, 2" in refused(capsys, A, f"{B}@9")
+
+
+def test_a_run_with_itself(capsys):
+    two()
+    assert "a run cannot be compared with itself" in refused(capsys, A, f"{A}@1")
+
+
+def test_an_unknown_metric(capsys):
+    two((0,))
+    told = refused(capsys, A, B, "--metric", "stsb.spearmann")
+    assert "no run has metric 'stsb.spearmann'. Did you mean 'stsb.spearman'" in told
+
+
+def test_a_run_that_did_not_finish(capsys):
+    from cse_cli import tracking
+
+    two((0,))
+    tracker = tracking.start("failed", {}, {"cse.recipe": A, "cse.seed": "0"})
+    tracker.finish("FAILED")
+    assert f"run {tracker.run_id[:8]} has no scores to compare: FAILED" in refused(capsys, A, tracker.run_id)

@@ -1,0 +1,209 @@
+"""Finished results beside the papers' rows: grouping, statistics, marks."""
+
+import math
+from datetime import UTC, datetime
+
+import pytest
+
+from cse_cli.analysis import leaderboard
+from cse_cli.analysis.leaderboard import check_names, rows
+from cse_cli.core.results import STS_TASKS, PaperRow
+from cse_cli.recipe.files import all_recipes
+from cse_cli.recipe.load import load
+from registry import EVALUATORS, papers
+from registry.errors import UnknownNameError
+from registry.papers import AVERAGE
+from tests.cse_cli.analysis.leaderboard_runs import current, mini, result
+
+
+def ours(lines, table="sts_en"):
+    return [row for row in lines if row.source == "ours" and row.table == table]
+
+
+def test_our_row_stands_below_the_row_it_answers_and_all_printed_rows_are_there():
+    lines = [row for row in rows([result()], current) if row.table == "sts_en"]
+    names = [(row.source, row.name) for row in lines]
+    assert names[names.index(("paper", "IFCL-BERT base")) + 1] == ("ours", "IFCL, English")
+    assert len([1 for source, _ in names if source == "paper"]) == len(papers.load("ifcl").tables["sts_en"].rows)
+
+
+def test_a_recipe_answers_every_row_that_names_it():
+    lines = rows([result()], current)
+    assert {row.answers for row in lines if row.source == "ours"} == {"IFCL-BERT base", "IFCL base"}
+
+
+def test_tables_without_our_runs_are_left_out_unless_asked_for():
+    assert {row.table for row in rows([result()], current)} == {"sts_en", "ablation"}
+    assert {row.table for row in rows([], current, table="chinese")} == {"chinese"}
+    assert rows([], current) == []
+
+
+def test_mean_sample_deviation_and_difference():
+    (row,) = ours(rows([result(0, 70.0), result(1, 71.0), result(2, 75.0)], current))
+    score = row.scores["STS12"]
+    assert row.seeds == (0, 1, 2)
+    assert score.n == 3
+    assert score.mean == pytest.approx(72.0)
+    assert score.std == pytest.approx(math.sqrt((4 + 1 + 9) / 2))
+    assert score.difference == pytest.approx(72.0 - 71.57)
+
+
+def test_average_is_of_scores_rounded_to_two_decimals():
+    scores = {task: {"spearman": 70.004} for task in STS_TASKS}
+    (row,) = ours(rows([result(scores=scores)], current))
+    assert row.scores["Avg"].mean == pytest.approx(70.0, abs=1e-12)
+    assert row.scores["STS12"].mean == 70.004
+
+
+def test_average_needs_all_seven():
+    scores = {task: {"spearman": 70.0} for task in STS_TASKS[1:]}
+    (row,) = ours(rows([result(scores=scores)], current))
+    assert "Avg" not in row.scores
+    assert "STS12" not in row.scores
+    assert "STS13" in row.scores
+
+
+def test_a_table_of_averages_alone_shows_the_average_of_the_seven():
+    row = PaperRow(key="conisi", table="sts", row="ConIsI-s-BERT-base")
+    lines = rows([result(recipe="conisi_s_en", paper=row)], current, paper="conisi")
+    (beside,) = ours(lines, table="ablation")
+    assert beside.answers == "ConIsI-s-BERT-base"
+    assert {column: score.mean for column, score in beside.scores.items()} == {"Avg": pytest.approx(70.0)}
+    assert beside.scores["Avg"].difference == pytest.approx(70.0 - 78.30)
+
+
+def test_one_seed_has_no_spread_is_marked_and_is_never_significant():
+    (row,) = ours(rows([result(0, 10.0)], current))
+    assert row.scores["STS12"].std is None
+    assert not row.scores["STS12"].significant
+    assert any("one seed" in note for note in row.notes)
+
+
+@pytest.mark.parametrize(
+    ("values", "significant"),
+    [
+        # limit = t(0.975, n − 1) · std · √(1 + 1/n); t(2) = 4.3027, so 4.968 for a std of 1 and three seeds
+        ((71.57 + 4.9 - 1, 71.57 + 4.9, 71.57 + 4.9 + 1), False),
+        ((71.57 + 5.0 - 1, 71.57 + 5.0, 71.57 + 5.0 + 1), True),
+        ((71.57 - 5.0 - 1, 71.57 - 5.0, 71.57 - 5.0 + 1), True),
+    ],
+)
+def test_significance_against_one_printed_number(values, significant):
+    (row,) = ours(rows([result(seed, value) for seed, value in enumerate(values)], current))
+    assert row.scores["STS12"].significant is significant
+
+
+def test_the_last_run_of_a_seed_counts_once():
+    later = datetime(2026, 2, 1, tzinfo=UTC)
+    (row,) = ours(rows([result(0, 50.0, finished=later), result(0, 70.0)], current))
+    assert row.seeds == (0,)
+    assert row.scores["STS12"].mean == 50.0
+
+
+def test_different_hashes_are_different_rows_and_the_stale_one_is_marked():
+    lines = rows(
+        [result(0), result(1, recipe_hash="b" * 16)], lambda r: "current" if r.recipe_hash[0] == "a" else "changed"
+    )
+    stale = [any("stale" in note for note in row.notes) for row in ours(lines)]
+    assert sorted(stale) == [False, True]
+
+
+def test_a_recipe_without_a_file_is_marked():
+    (row,) = ours(rows([result()], lambda _: "missing"))
+    assert any("no recipe of this name" in note for note in row.notes)
+
+
+def test_test_selected_runs_are_marked_and_never_significant():
+    picked = [result(seed, 20.0 + seed / 100, test_selected=True) for seed in range(3)]
+    (row,) = ours(rows(picked, current))
+    assert any("test split" in note for note in row.notes)
+    assert not any(score.significant for score in row.scores.values())
+
+
+def test_a_mini_recipe_stands_beside_no_paper_but_below_its_untrained_encoder():
+    lines = rows([mini(0, 60.0), mini(1, 62.0)], current)
+    assert [(row.source, row.paper) for row in lines] == [("untrained", None), ("ours", None)]
+    assert lines[0].scores["dev"].mean == 45.0
+    assert lines[1].scores["dev"].difference == pytest.approx(16.0)
+
+
+def test_gains_over_the_untrained_encoder_are_compared_seed_by_seed():
+    steady = [mini(seed, 60.0 + seed, 50.0 + seed) for seed in range(3)]
+    lines = rows(steady, current)
+    assert lines[1].scores["dev"].significant
+    noisy = [mini(seed, 50.0 + change, 50.0) for seed, change in enumerate((-1.0, 0.0, 2.0))]
+    assert not rows(noisy, current)[1].scores["dev"].significant
+
+
+def test_without_an_untrained_score_there_is_no_difference():
+    (row,) = rows([result(paper=None, recipe="own", untrained={})], current)
+    assert row.scores["sts12"].difference is None
+    assert row.scores["avg"].mean == 70.0
+
+
+def test_every_evaluator_reports_its_own_metric_first():
+    assert len(EVALUATORS) >= 1
+    assert all(entry.cls.metrics[0] == entry.cls.metric for entry in EVALUATORS)
+
+
+def answering():
+    return sorted(
+        {row.recipe for key in papers.names() for t in papers.load(key).tables.values() for row in t.rows.values()}
+        - {None}
+    )
+
+
+@pytest.mark.parametrize("name", answering())
+def test_a_recipe_and_the_row_it_answers_name_each_other_and_share_scores(name):
+    recipe = load(name).recipe
+    table = papers.load(recipe.paper.key).tables[recipe.paper.table]
+    assert table.rows[recipe.paper.row].recipe == name
+    named = {column.evaluator for column in table.columns} - {None}
+    assert named
+    wanted = named - {AVERAGE} or set(STS_TASKS)
+    if table.study is None:
+        assert wanted <= set(recipe.evaluators)
+    shared = wanted & set(recipe.evaluators)
+    assert shared
+    for key in shared:
+        part = recipe.evaluators[key]
+        assert part.params.get("split", "test") == "test"
+        scores = {table.score_of(column) for column in table.columns if column.evaluator == key} or {table.score}
+        assert scores <= set(EVALUATORS[part.name].cls.metrics)
+
+
+def test_every_recipe_with_a_paper_row_is_named_by_that_row():
+    with_paper = [name for name in all_recipes() if load(name).recipe.paper is not None]
+    assert with_paper == answering()
+
+
+@pytest.mark.parametrize("table", ["sts_en", "queue_length"])
+def test_known_names_pass(table):
+    check_names("ifcl", table)
+
+
+def test_unknown_names_suggest_the_nearest():
+    with pytest.raises(UnknownNameError, match="Did you mean 'sts_en'"):
+        check_names(None, "sts_eng")
+    with pytest.raises(UnknownNameError, match="Did you mean 'ifcl'"):
+        check_names("iflc", None)
+
+
+def test_standing():
+    recipe = load("ifcl_en").recipe
+    assert leaderboard.standing(result(recipe_hash=recipe.hash())) == "current"
+    assert leaderboard.standing(result(recipe_hash="0" * 16)) == "changed"
+    assert leaderboard.standing(result(recipe_hash="0" * 16, model="mini_en")) == "other_model"
+    assert leaderboard.standing(result(recipe="no_such_recipe_anywhere")) == "missing"
+
+
+def test_a_run_with_another_model_answers_no_printed_row():
+    (row,) = rows([result(model="mini_en")], lambda _: "other_model")
+    assert (row.source, row.paper, row.answers) == ("ours", None, None)
+    assert any("stale" in note for note in row.notes)
+
+
+def test_a_changed_recipe_is_shown_but_its_difference_is_never_marked():
+    (row,) = ours(rows([result(seed, 20.0 + seed / 100) for seed in range(3)], lambda _: "changed"))
+    assert row.scores["STS12"].difference < -50
+    assert not row.scores["STS12"].significant

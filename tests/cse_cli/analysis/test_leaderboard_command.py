@@ -1,0 +1,104 @@
+"""`cse leaderboard` from its arguments to what it writes."""
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cse_cli.analysis import command
+from registry.errors import CseError, UnknownNameError
+from tests.cse_cli.analysis.leaderboard_runs import current, mini, result
+
+
+@pytest.fixture
+def run(monkeypatch):
+    found = []
+    monkeypatch.setattr("cse_cli.tracking.reader.finished_results", lambda: found)
+    monkeypatch.setattr("cse_cli.tracking.reader.list_names", list)
+    monkeypatch.setattr("cse_cli.analysis.leaderboard.standing", current)
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    command.add_leaderboard(app)
+
+    def invoke(*arguments, results=()):
+        found[:] = results
+        return CliRunner().invoke(app, ["leaderboard", *arguments], catch_exceptions=False)
+
+    return invoke
+
+
+def shown(done):
+    return json.loads(done.stdout)["tables"]
+
+
+def ours(done):
+    return {row["recipe"] for table in shown(done) for row in table["rows"] if row["source"] == "ours"}
+
+
+def test_an_empty_store_is_no_error_and_names_the_next_command(run):
+    done = run()
+    assert done.exit_code == 0
+    assert done.stdout == ""
+    assert "cse run quickstart" in done.stderr
+
+
+def test_an_empty_store_still_gives_programs_a_document(run):
+    assert json.loads(run("--format", "json").stdout) == {"schema_version": 2, "tables": []}
+
+
+def test_filters(run):
+    found = [result(), mini(), result(language="zh", recipe="other", recipe_hash="c" * 16, paper=None)]
+    assert ours(run("--format", "json", "--recipe", "mini/ifcl_en", results=found)) == {"mini/ifcl_en"}
+    assert ours(run("--format", "json", "--language", "zh", results=found)) == {"other"}
+    assert ours(run("--format", "json", "--encoder", "mini_en", results=found)) == {"mini/ifcl_en"}
+    assert ours(run("--format", "json", results=found)) == {"mini/ifcl_en", "other", "ifcl_en"}
+
+
+def test_a_papers_own_tables(run):
+    one = shown(run("--format", "json", "--table", "ifcl/2", results=[result()]))
+    assert [(table["paper"], table["table"], table["kind"]) for table in one] == [("ifcl", "ablation", "table")]
+    every = shown(run("--format", "json", "--paper", "ifcl", results=[result()]))
+    assert {table["table"] for table in every} >= {"sts_en"}
+    assert all(any(row["source"] == "ours" for row in table["rows"]) for table in every)
+
+
+def test_the_rows_of_one_encoder_in_a_papers_table(run):
+    done = run("--format", "json", "--table", "ifcl/1", "--encoder", "bert-large", results=[result()])
+    (table,) = shown(done)
+    assert {row["model"] for row in table["rows"]} == {"bert-large"}
+
+
+def test_piped_output_is_the_table(run):
+    done = run(results=[result()])
+    assert done.stdout.startswith("bert-base (en) [Spearman × 100]")
+    assert "IFCL-BERT base · IFCL Table 1" in done.stdout
+
+
+def test_a_page_is_written_and_nothing_else(run, tmp_path):
+    path = tmp_path / "board.html"
+    done = run("--html", str(path), results=[result(), mini()])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == f"{path}: 2 tables\n"
+    assert path.read_text(encoding="utf-8").count("<table") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--table", "sts_eng"), "Did you mean 'sts_en'"),
+        (("--table", "ifcl/queue_lenght"), "Did you mean 'queue_length'"),
+        (("--table", "iflc/5"), "Did you mean 'ifcl'"),
+        (("--paper", "iflc"), "Did you mean 'ifcl'"),
+        (("--encoder", "bert-bse"), "Did you mean 'bert-base'"),
+    ],
+)
+def test_unknown_names_suggest_the_nearest(run, arguments, error):
+    with pytest.raises(UnknownNameError, match=error):
+        run(*arguments, results=[result()])
+
+
+def test_a_figure_is_refused_with_what_draws_it(run):
+    with pytest.raises(CseError, match="is a figure") as told:
+        run("--table", "ifcl/fig4c")
+    assert "cse run studies/ifcl_fig4c" in told.value.next_action

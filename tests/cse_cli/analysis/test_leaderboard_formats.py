@@ -1,0 +1,129 @@
+"""Five ways to write the leaderboard: what is marked, what is escaped, what other programs read."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from cse_cli.analysis import leaderboard_formats as wording
+from cse_cli.analysis.leaderboard import Asked, Found, blocks
+from cse_cli.analysis.leaderboard_formats import escape_latex
+from cse_cli.analysis.leaderboard_view import FORMATS
+from tests.cse_cli.analysis.leaderboard_runs import current, mini, result, tables, written
+
+NEAR = [result(seed, 71.57 + value) for seed, value in enumerate((-1.0, 0.0, 1.5))]
+"""Within the spread of the paper's STS12, far from its STS13."""
+
+
+def line_of(text, label):
+    (found,) = [line for line in text.split("\n") if line.strip().startswith(label)]
+    return found
+
+
+def test_markup_in_names_is_text():
+    assert "[bold]x[/bold]" in written("table", [mini(recipe="[bold]x[/bold]")])
+
+
+def test_piped_table_is_plain_unwrapped_and_free_of_escapes():
+    name = "a recipe with a name so long that no terminal of eighty columns could hold it beside eight numbers " * 3
+    text = written("table", [mini(recipe=name.strip())])
+    assert name.strip() in text
+    assert "\x1b" not in text
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_terminal_shows_every_number_whole(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", written("table", NEAR))
+    assert {len(line) for line in text.split("\n") if "──" in line} <= set(range(70, columns + 1))
+    for number in ("71.57", "71.74", "−10.61▼", "+0.17≈", "75.68?"):
+        assert number in text
+
+
+def test_a_difference_is_marked_and_bold_only_where_it_is_one():
+    text = written("md", NEAR)
+    line = line_of(text, "| to IFCL-BERT base")
+    assert "| +0.17≈ |" in line
+    assert "| **−10.61▼** |" in line
+    strong = re.findall(r"\*\*(.*?)\*\*", text)
+    assert strong
+    assert all(re.fullmatch(r"[+−]\d+\.\d+[▲▼]", cell) for cell in strong)
+
+
+@pytest.mark.parametrize(
+    ("results", "judge"),
+    [
+        ([result()], current),
+        (NEAR, lambda _: "changed"),
+        ([r.model_copy(update={"test_selected": True}) for r in NEAR], current),
+    ],
+)
+def test_a_doubtful_difference_is_never_bold(results, judge):
+    shown = tables(results, judge)
+    assert not any(score.significant for block in shown for row in block.rows for score in row.scores.values())
+    assert "**" not in FORMATS["md"](shown)
+    assert "\\textbf" not in FORMATS["latex"](shown)
+
+
+def test_the_legend_explains_every_mark_that_occurs_and_no_other():
+    told = wording.legend_lines(tables(NEAR), "bold")
+    assert [line[0] for line in told[:-1]] == ["±", "≈", "▼", "?"]
+    assert "only where above or below" in told[-1]
+
+
+def test_markdown_escapes_bars():
+    assert "| a\\|b [1] |" in written("md", [mini(recipe="a|b")])
+
+
+def test_csv_has_one_line_a_cell():
+    shown = tables([result(0), result(1, 71.0)])
+    read = list(csv.DictReader(io.StringIO(FORMATS["csv"](shown))))
+    assert len(read) == sum(len(row.scores) for block in shown for row in block.rows)
+    (cell,) = [c for c in read if c["source"] == "ours" and c["column"] == "STS12"]
+    assert (cell["encoder"], cell["n"], float(cell["mean"]), float(cell["reference"])) == (
+        "bert-base", "2", 70.5, 71.57,
+    )  # fmt: skip
+    assert cell["marks"] == "within"
+
+
+def test_json_is_one_versioned_document():
+    document = json.loads(written("json", [result()]))
+    assert document["schema_version"] == 2
+    (table,) = document["tables"]
+    (row,) = [r for r in table["rows"] if r["source"] == "ours"]
+    assert row["scores"]["STS12"]["difference"] == pytest.approx(-1.57)
+    assert row["scores"]["STS12"]["marks"] == ["single seed"]
+
+
+@pytest.mark.parametrize("form", ["table", "md", "latex"])
+def test_doubts_about_a_whole_table_stand_below_it(form):
+    text = FORMATS[form](blocks(Found([]), Asked(table="ifcl/chinese")))
+    assert "whole table: CnData, 100,000 random sentences" in text
+
+
+def test_latex_is_booktabs_with_as_many_cells_as_columns():
+    text = written("latex", NEAR)
+    (columns,) = re.findall(r"\\begin\{tabular\}\{l(r+)\}", text)
+    body = text.split("\\toprule\n")[1].split("\\bottomrule")[0]
+    lines = [line for line in body.split("\n") if line.endswith("\\\\")]
+    assert len(lines) > 20
+    assert {len(re.findall(r"(?<!\\)&", line)) for line in lines} == {len(columns)}
+    assert "\\textbf{$-$10.61$^\\downarrow$}" in text
+    assert text.count("\\begin{table}") == text.count("\\end{table}") == 1
+
+
+def test_latex_escapes_what_it_would_read_as_commands():
+    assert escape_latex("a_b & 100% #1 ~ ^ {x} \\y $z$") == (
+        r"a\_b \& 100\% \#1 \textasciitilde{} \textasciicircum{} \{x\} \textbackslash{}y \$z\$"
+    )
+    assert escape_latex("λ ± 0.1 → 中") == r"$\lambda$ $\pm$ 0.1 $\to$ \texttt{U+4E2D}"
+
+
+def test_every_printed_name_can_be_written_in_latex():
+    text = FORMATS["latex"](blocks(Found([]), Asked(table="conisi/7")) + tables(NEAR, field=True))
+    assert "U+" not in text
+    assert text.isascii() or not re.search(r"[^\x00-\x7f\u00c0-\u00ff]", text)

@@ -1,0 +1,135 @@
+"""One self-contained page: every cell, nothing fetched, names escaped, headings that sort."""
+
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import pytest
+
+from cse_cli.analysis.leaderboard import Asked, Found, blocks
+from cse_cli.analysis.leaderboard_view import page, write
+from registry.errors import CseError
+from tests.cse_cli.analysis.leaderboard_runs import current, mini, result, tables
+
+VOID = {"meta", "link", "input", "br"}
+
+
+class Reader(HTMLParser):
+    """What a browser would find: open elements in order, attributes, and the text of every table row."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.attributes, self.rows, self.headings = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes.append((tag, dict(attrs)))
+        if tag == "tr" and "tbody" in self.open:
+            self.rows.append([])
+        if tag in ("td", "th") and "tbody" in self.open:
+            self.rows[-1].append(dict(attrs)["data-value"])
+        if tag == "th" and "thead" in self.open:
+            self.headings.append(dict(attrs))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def read(text):
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+SHOWN = tables([result(seed, 71.0 + seed) for seed in range(3)], field=True)
+
+
+def test_every_cell_is_there_at_full_precision():
+    (block,) = SHOWN
+    found = read(page(SHOWN)).rows
+    assert len(found) == len(block.rows)
+    for row, cells in zip(block.rows, found, strict=True):
+        means = [repr(row.scores[column].mean) if column in row.scores else "" for column in block.columns]
+        assert cells[3:] == means
+
+
+def test_nothing_is_fetched():
+    text = page(SHOWN)
+    found = read(text).attributes
+    loaded = [value for _, of in found for key, value in of.items() if key in ("src", "srcset", "action", "data")]
+    links = [of["href"] for tag, of in found if tag == "link"]
+    assert loaded == []
+    assert links == ["data:,"]
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", text)
+    assert all(of["href"].startswith("#") for tag, of in found if tag == "a")
+
+
+def test_names_are_escaped():
+    name = "<script>alert(1)</script>\"&'"
+    text = page(tables([mini(recipe=name)]))
+    assert "<script>alert" not in text
+    assert read(text).rows[1][0] == name
+    placeholder = page(tables([mini(recipe="<!-- legend -->")]))
+    assert read(placeholder).rows[1][0] == "<!-- legend -->"
+
+
+def test_headings_are_buttons_in_a_real_table():
+    reader = read(page(SHOWN))
+    (block,) = SHOWN
+    assert [of["scope"] for of in reader.headings] == ["col"] * (3 + len(block.columns))
+    assert sum(tag == "button" for tag, _ in reader.attributes) == len(reader.headings)
+    assert any(tag == "th" and of.get("scope") == "row" for tag, of in reader.attributes)
+    assert "aria-sort" in page(SHOWN)
+
+
+def test_only_a_significant_difference_is_strong():
+    text = page(SHOWN)
+    strong = re.findall(r"<strong[^>]*>(.*?)</strong>", text)
+    assert strong
+    assert all(re.fullmatch(r"[+−]\d+\.\d+[▲▼]", cell) for cell in strong)
+    assert "<strong" not in page(tables([result()]))
+
+
+def test_a_row_of_ours_says_what_it_is_compared_with_and_answers():
+    rows = {cells[0]: cells[1] for cells in read(page(SHOWN)).rows}
+    assert rows["ifcl_en"] == "ours, compared to IFCL-BERT base"
+    table = read(page(blocks(Found([result(0), result(1)], {}, current), Asked(table="ifcl/1")))).rows
+    assert ["IFCL-BERT base · ours: ifcl_en, bert-base-uncased", "ours, compared to IFCL-BERT base"] in [
+        cells[:2] for cells in table
+    ]
+
+
+def test_both_colour_schemes_are_styled():
+    assert "prefers-color-scheme: dark" in page(SHOWN)
+
+
+def test_ids_are_unique_and_notes_lead_to_theirs():
+    found = read(page([*SHOWN, *tables([mini()])])).attributes
+    ids = [of["id"] for _, of in found if "id" in of]
+    assert len(ids) == len(set(ids))
+    assert {of["href"].removeprefix("#") for tag, of in found if tag == "a"} <= set(ids)
+
+
+def test_without_runs_the_page_says_so():
+    assert "cse run quickstart" in page([])
+
+
+def test_writing_replaces_the_file_as_a_whole(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    write(SHOWN, path)
+    assert path.read_text(encoding="utf-8") == page(SHOWN)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_does_not_exist_is_told(tmp_path):
+    with pytest.raises(CseError, match=r"cannot be written: No such file") as told:
+        write(SHOWN, tmp_path / "none" / "page.html")
+    assert "folder that exists" in told.value.next_action
+
+
+def test_the_template_is_beside_the_code():
+    assert files("cse_cli.board").joinpath("page.html").is_file()

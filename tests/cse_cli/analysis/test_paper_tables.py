@@ -1,0 +1,150 @@
+"""A paper's table with the runs of a study: cell by cell, the trend, and what is missing."""
+
+import pytest
+
+from cse_cli.analysis.leaderboard import Asked, Found, blocks
+from cse_cli.core.results import STS_TASKS
+from cse_cli.recipe.cells import cells, tag
+from cse_cli.recipe.study import load_study
+from registry.errors import CseError
+from tests.cse_cli.analysis.leaderboard_runs import current, result, written
+
+STUDY, MINI = "studies/ifcl_queue_length", "studies/mini/ifcl_queue_length"
+
+
+@pytest.fixture(scope="module")
+def asked_for():
+    return {name: {(cell.row, *cell.columns): cell for cell in cells(load_study(name))} for name in (STUDY, MINI)}
+
+
+def run(cell, seed, score, **changes):
+    scores = {task: {"spearman": score} for task in (*STS_TASKS, "cstsb")}
+    values = {"recipe": cell.recipe, "recipe_hash": cell.hash, "scores": scores, "paper": None}
+    return result(seed, **{**values, **changes})
+
+
+def english(cells_of, number):
+    (found,) = [cell for key, cell in cells_of.items() if key[0] == f"M={number}" and "C-STS-B" not in key[1:]]
+    return found
+
+
+def filled(asked_for, name, model, scores):
+    return [
+        run(english(asked_for[name], number), seed, score + seed / 10, model=model)
+        for number, score in scores.items()
+        for seed in range(3)
+    ]
+
+
+SCORES = {320: 78.0, 384: 79.0, 416: 80.0, 448: 79.5, 512: 77.0}
+"""In the order of the paper's column: 78.76 79.15 80.27 79.79 78.13, but for its ends."""
+
+
+def shown(results, tags=None, table="ifcl/5"):
+    return blocks(Found(results, tags or {}, current), Asked(table=table))
+
+
+def ours(block):
+    return {row.name: row.scores for row in block.rows if row.source == "ours"}
+
+
+@pytest.mark.parametrize("address", ["ifcl/5", "ifcl/queue_length", "queue_length"])
+def test_our_cells_stand_beside_the_papers(asked_for, address):
+    (block,) = shown(filled(asked_for, STUDY, "bert-base-uncased", SCORES), table=address)
+    assert (block.kind, block.study, block.columns) == ("study", STUDY, ("STS-B", "C-STS-B"))
+    score = ours(block)["M=416"]["STS-B"]
+    assert (score.n, score.mean, score.reference) == (3, pytest.approx(80.1), 80.27)
+    assert score.marks == ("within",)
+
+
+def test_the_trend_is_the_rank_correlation_with_the_papers_column(asked_for):
+    (block,) = shown(filled(asked_for, STUDY, "bert-base-uncased", SCORES))
+    (trend,) = block.trends
+    # paper's ranks 2 3 5 4 1, ours 2 3 5 4 1
+    assert (trend.along, trend.n, trend.rho) == ("STS-B", 5, pytest.approx(1.0))
+    assert trend.p == pytest.approx(2 / 120)
+
+
+def test_what_is_missing_is_told_with_the_command(asked_for):
+    few = [r for r in filled(asked_for, STUDY, "bert-base-uncased", {320: 78.0, 384: 79.0}) if r.seed < 2]
+    (block,) = shown(few)
+    assert block.command == f"cse run {STUDY}"
+    lacking = {(cell.row, *cell.columns): (cell.seeds, cell.wanted) for cell in block.missing}
+    assert lacking["M=320", "STS-B"] == (2, 3)
+    assert lacking["M=448", "STS-B"] == (0, 3)
+    text = written("md", few, table="ifcl/5")
+    assert f"missing, cse run {STUDY}: " in text
+    assert "M=320 · STS-B (2 of 3 seeds)" in text
+
+
+def test_a_small_encoder_has_a_trend_and_no_difference(asked_for):
+    (block,) = shown(filled(asked_for, MINI, "mini_en", SCORES))
+    assert block.study == MINI
+    assert all(score.difference is None for scores in ours(block).values() for score in scores.values())
+    assert block.trends[0].rho == pytest.approx(1.0)
+    assert any("not the paper's encoder" in remark for remark in block.remarks)
+
+
+def test_both_variants_have_a_table_the_papers_encoder_first(asked_for):
+    both = [*filled(asked_for, MINI, "mini_en", SCORES), *filled(asked_for, STUDY, "bert-base-uncased", SCORES)]
+    assert [block.study for block in shown(both)] == [STUDY, MINI]
+
+
+def test_runs_made_for_a_cell_that_reads_differently_today_are_stale(asked_for):
+    cell = english(asked_for[STUDY], 416)
+    old = [run(cell, seed, 10.0, recipe_hash="0" * 16, run_id=f"run{seed}") for seed in range(3)]
+    tags = {r.run_id: tag(load_study(STUDY), cell) for r in old}
+    (block,) = shown(old, tags)
+    score = ours(block)["M=416"]["STS-B"]
+    assert (score.marks, score.significant) == (("stale",), False)
+    assert any((cell.row, cell.seeds) == ("M=416", 0) for cell in block.missing)
+    (block,) = shown([*old, *(run(cell, seed, 80.0) for seed in range(3))], tags)
+    assert ours(block)["M=416"]["STS-B"].mean == 80.0
+
+
+def test_settings_that_a_study_asks_for_are_configurations_and_not_stale(asked_for):
+    cell = english(asked_for[STUDY], 320)
+    ran = [run(cell, seed, 77.0, run_id=f"run{seed}") for seed in range(3)]
+    tags = {r.run_id: tag(load_study(STUDY), cell) for r in ran}
+    (block,) = blocks(Found(ran, tags, lambda _: "changed"), Asked())
+    (row,) = [row for row in block.rows if row.source == "ours"]
+    assert not any(score.marks == ("stale",) for score in row.scores.values())
+    (block,) = blocks(Found(ran, {}, lambda _: "changed"), Asked())
+    (row,) = [row for row in block.rows if row.source == "ours"]
+    assert {score.marks for score in row.scores.values()} == {("stale",)}
+
+
+def test_without_runs_the_table_is_shown_as_printed_with_the_commands():
+    (block,) = shown([])
+    assert (block.kind, ours(block)) == ("table", {})
+    assert block.command == f"cse run {STUDY}; cse run {MINI}"
+    assert "no runs yet: cse run studies/ifcl_queue_length; cse run studies/mini/ifcl_queue_length" in written(
+        "table", [], table="ifcl/5"
+    )
+
+
+def test_a_table_printed_sideways_has_its_trend_along_the_row():
+    study = load_study("studies/conisi_lambda")
+    ran = [
+        run(cell, 0, 70.0 + place, model="bert-base-uncased") for place, cell in enumerate(cells(study)) if place < 4
+    ]
+    (block,) = shown(ran, table="conisi/7")
+    (trend,) = block.trends
+    # the paper's first four: 77.00 77.97 77.42 77.78, ranks 1 4 2 3; ours rise: Σd² = 0+4+1+1, ρ = 1 − 36/60
+    assert (trend.along, trend.n, trend.rho) == ("Avg", 4, pytest.approx(0.4))
+
+
+def test_a_figure_is_no_table():
+    with pytest.raises(CseError, match="is a figure"):
+        shown([], table="ifcl/fig4c")
+
+
+def test_an_unknown_number_lists_the_known():
+    with pytest.raises(CseError, match="unknown table '9' of IFCL"):
+        shown([], table="ifcl/9")
+    with pytest.raises(CseError, match="different papers"):
+        blocks(Found([]), Asked(paper="mocose", table="ifcl/5"))
+
+
+def test_a_number_may_mean_two_tables():
+    assert [block.table for block in shown([], table="mocose/6")] == ["width", "batch_size"]

@@ -1,0 +1,240 @@
+"""`cse report` from the command line, over recorded runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from cse_cli import tracking
+from cse_cli.core.paths import runs
+from cse_cli.core.results import STS_TASKS, PaperRow
+from tests.cse_cli.analysis.recorded import record
+from tests.cse_cli.analysis.report_runs import Seen
+from tests.cse_cli.runs.running import cse
+from tests.cse_cli.tracking.stores import fresh_store
+
+A, B = "mini/simcse_en", "mini/ifcl_en"
+PRIVATE = "/home/somebody/secret"
+IFCL = PaperRow(key="ifcl", table="sts_en", row="IFCL-BERT base")
+FLAT = {task: {"spearman": 70.0} for task in STS_TASKS}
+
+
+@pytest.fixture(autouse=True)
+def folder(folder: Path, home: Path) -> Path:
+    """An empty store, and an empty working directory."""
+    fresh_store(home)
+    return folder
+
+
+def report(capsys, *arguments: str) -> str:
+    """Return the page that is written."""
+    code, out, err = cse("report", *arguments, capsys=capsys)
+    assert (code, err) == (0, "")
+    return Path(out.strip()).read_text(encoding="utf-8")
+
+
+def refused(capsys, *arguments: str) -> str:
+    code, out, err = cse("report", *arguments, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    return err
+
+
+def surroundings(run_id: str) -> None:
+    """Put beside a run what it notes of its surroundings, and a figure."""
+    place = runs() / run_id
+    (place / "figures").mkdir(parents=True)
+    (place / "figures" / "tasks_spearman.svg").write_text('<svg width="237.6pt"></svg>')
+    settings = {"OMP_NUM_THREADS": "2", "CSE_HOME": PRIVATE, "CSE_DATA": f"{PRIVATE}/data"}
+    noted = {"platform": "Linux", "cpus": 4, "memory_gb": 8.0, "settings": settings, "packages": ["torch==2"]}
+    (place / "environment.json").write_text(json.dumps(noted))
+
+
+def headings(page: str) -> list[str]:
+    return re.findall(r"^## (.+)$", page, re.MULTILINE)
+
+
+def test_a_run_with_its_seeds(capsys, folder):
+    ids = [record(A, seed, untrained={"stsb": {"spearman": 40.0}}) for seed in range(3)]
+    surroundings(ids[1])
+    page = report(capsys, ids[1][:8], "--output", "one.md")
+    assert headings(page) == ["What was run", "Scores", "Training", "Figures", "Environment", "Data", "Run it again"]
+    assert "3 runs of this very recipe" in page
+    assert re.findall(r"^\| (seed \d.*?) \|", page, re.MULTILINE) == ["seed 0", "seed 1 (this run)", "seed 2"]
+    assert "\n| mean | " in page
+    assert (
+        "OMP_NUM_THREADS=2 cse run mini/simcse_en --seed 1\nOMP_NUM_THREADS=2 cse run mini/simcse_en --seeds 0,1,2"
+        in page
+    )
+    assert "| machine | Linux, 4 CPU cores, 8.0 GB memory |" in page
+    assert "dddddddddddddddd" in page
+    drawn = {path.name for path in (folder / "one_figures").iterdir()}
+    assert drawn == {"tasks_spearman.svg", "training_curves_of_all_seeds.svg"}
+    assert {name.rpartition("/")[2] for name in re.findall(r"\]\((.+?\.svg)\)", page)} == drawn
+
+
+def test_the_numbers_of_the_scores(capsys):
+    for seed, score in enumerate((50.0, 52.0)):
+        before = {"stsb": {"spearman": 40.0 + seed}}
+        last = record(A, seed, scores={"stsb": {"spearman": score}}, untrained=before)
+    page = report(capsys, last, "--output", "one.md")
+    rows = {cells[1].strip(): cells[2].strip() for line in page.split("\n") if len(cells := line.split("|")) == 4}
+    # Means (50 + 52) / 2 and (40 + 41) / 2; standard deviations √2 and √½; gains 10 and 11.
+    assert (rows["before training"], rows["seed 0"], rows["seed 1 (this run)"]) == ("40.50", "50.00", "52.00")
+    assert (rows["mean"], rows["gain over before training"]) == ("51.00", "+10.50")
+    assert re.findall(r"\| &emsp;± \| (\S+) \|", page) == ["0.71", "1.41"]
+
+
+def test_nothing_private_is_in_it(capsys, home):
+    run_id = record(A, 0)
+    surroundings(run_id)
+    for name in ("one.md", "one.html"):
+        page = report(capsys, run_id, "--output", name)
+        assert PRIVATE not in page
+        assert str(home) not in page
+        assert "CSE_DATA named" in page
+
+
+def test_html_is_the_default_and_whole(capsys, folder):
+    run_id = record(A, 0, title='<b>"bold"</b>')
+    surroundings(run_id)
+    page = report(capsys, run_id)
+    assert [path.name for path in folder.iterdir()] == [f"report-{run_id[:8]}.html"]
+    seen = Seen(page)
+    assert "".join(seen.text).count('<b>"bold"</b>') >= 2
+    assert all(address.startswith("data:") for address in seen.loads)
+    assert len(seen.alts) == 1
+
+
+def test_beside_the_paper_with_doubts(capsys):
+    for seed in range(2):
+        last = record("ifcl_en", seed, paper=IFCL, model="bert-base-uncased", scores=FLAT)
+    page = report(capsys, last, "--output", "one.md")
+    section = page.partition("## Beside the paper")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1].strip() for line in section.split("\n") if line.startswith("|")][2:]
+    assert [row.partition(" \\[")[0] for row in rows] == [
+        "IFCL-BERT base", "ours: ifcl_en, bert-base-uncased", "&emsp;±", "&emsp;to IFCL-BERT base"
+    ]  # fmt: skip
+    assert "| 77.80 |" in section
+    assert "−7.80▼" in section
+    assert "82.35?" in section
+    assert "VaSCL's 80.57 is higher" in section
+    assert "arXiv:2307.10932" in section
+
+
+def test_another_model_answers_no_row(capsys):
+    own = record("ifcl_en", 0, paper=IFCL, overrides=['encoders.online.model="bert-large-uncased"'], model="mini_en")
+    page = report(capsys, own, "--output", "one.md")
+    assert "Not compared with ifcl, sts_en, IFCL-BERT base" in page
+
+
+def test_among_the_runs_of_others(capsys):
+    run_id = record("simcse_en", 0, scores={task: {"spearman": 75.0} for task in STS_TASKS})
+    page = report(capsys, run_id, "--output", "one.md")
+    section = page.partition("## Among runs by others")[2].partition("\n## ")[0]
+    assert "50 independent runs of SimCSE" in section
+    assert "another implementation (Tsukagoshi 2022)" in section
+    assert "- seed 0: avg 75.00, 45th percentile; " in section
+
+
+def test_beside_another_recipe(capsys):
+    for seed in range(3):
+        record(A, seed, noise=1.5)
+        own = record(B, seed, noise=1.0)
+    page = report(capsys, own, "--beside", A, "--output", "one.md")
+    section = page.partition(f"## Beside {A}")[2].partition("\n## ")[0]
+    assert f"- A: {A}, 3 runs, seeds 0–2" in section
+    assert f"- B: {B} (this report), 3 runs, seeds 0–2" in section
+    assert re.search(r"\| avg \| B is better by \d", section)
+    assert "| avg | 560 |" in section  # seven sets of 80 pairs
+    assert "| queue | — |" in section
+
+
+def test_beside_a_run_is_beside_its_recipe(capsys):
+    for seed in range(2):
+        other = record(A, seed)
+        own = record(B, seed)
+    page = report(capsys, own, "--beside", other, "--output", "one.md")
+    assert f"- A: {A}, 2 runs, seeds 0, 1" in page
+    page = report(capsys, own, "--beside", f"{A}@1", "--output", "two.md")
+    assert f"- A: {A}@1, 1 run, seed 1" in page
+
+
+def test_what_was_changed_is_told(capsys):
+    run_id = record(B, 0, overrides=["queue.length=320"])
+    page = report(capsys, run_id, "--output", "one.md")
+    assert "| queue.length | 416 | 320 |" in page
+    assert "cse run mini/ifcl_en --set queue.length=320 --seed 0" in page
+
+
+def test_nothing_is_overwritten_unasked(capsys, folder):
+    run_id = record(A, 0)
+    (folder / "mine.md").write_text("mine")
+    (folder / "yours_figures").mkdir()
+    assert "'mine.md' is there already" in refused(capsys, run_id, "--output", "mine.md")
+    assert "'yours_figures' is there already" in refused(capsys, run_id, "--output", "yours.md")
+    assert (folder / "mine.md").read_text() == "mine"
+    assert "## Scores" in report(capsys, run_id, "--output", "mine.md", "--force")
+    assert not list(folder.glob("*.partial"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("mini/simcse_em seed 0",), "Did you mean 'mini/simcse_en seed 0'"),
+        (("studies/mini/ifcl_queue_lenght",), "Did you mean 'studies/mini/ifcl_queue_length'"),
+        (("studies/mini/ifcl_queue_length",), "no run of studies/mini/ifcl_queue_length has finished"),
+        (("studies/mini/ifcl_queue_length", "--beside", A), "--beside is for a run"),
+        ((A,), "is a recipe"),
+        ((B,), "`cse run mini/ifcl_en` makes one"),
+        (("mini/simcse_en seed 0", "--output", "x.pdf"), "neither HTML nor Markdown"),
+        (("mini/simcse_en seed 0", "--output", "no/x.md"), "there is no folder 'no'"),
+        (("mini/simcse_en seed 0", "--beside", A), "cannot be compared with itself"),
+        (("mini/simcse_en seed 0", "--beside", "mini/simcse_en seed 1"), "is the same recipe as run"),
+        (("mini/simcse_en seed 0", "--beside", "mini/simcze_en"), "Did you mean 'mini/simcse_en'"),
+    ],
+)
+def test_mistakes_name_the_next_step(capsys, folder, arguments, told):
+    record(A, 0)
+    record(A, 1)
+    assert told in refused(capsys, *arguments)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_run_without_scores(capsys):
+    tracker = tracking.start("broken", {}, {"cse.recipe": A})
+    tracker.finish("FAILED")
+    assert "has no scores to report: FAILED" in refused(capsys, "broken")
+
+
+def test_a_study_beside_its_paper(capsys, folder):
+    for length, noise in ((320, 2.0), (384, 1.5), (416, 1.0)):
+        for seed in range(2):
+            record(B, seed, noise=noise, overrides=[f"queue.length={length}"])
+    page = report(capsys, "studies/mini/ifcl_queue_length", "--output", "study.md")
+    assert headings(page) == [
+        "What was run", "Beside the paper", "Figure", "Cells", "Environment", "Data", "Run it again"
+    ]  # fmt: skip
+    assert "| cells | 5 × 3 seeds; 0 complete |" in page
+    assert "rank correlation of ours with the paper's +1.00 (n = 3" in page
+    assert "M=448 · STS-B, M=512 · STS-B without runs" in page
+    assert re.search(r"\| M=320 · STS-B \| mini/ifcl_en \| --set queue.length=320 \| \w{8} \| 0, 1 \|", page)
+    assert "cse run studies/mini/ifcl_queue_length" in page
+    assert [path.name for path in (folder / "study_figures").iterdir()] == ["ifcl_queue_length.svg"]
+
+
+def test_a_free_study(capsys, folder):
+    (folder / "mine.toml").write_text(
+        '[study]\ntitle = "Mine"\nrecipe = "mini/ifcl_en"\nseeds = 2\nscore = "stsb.spearman"\n'
+        '[study.grid]\n"queue.length" = [320, 384]\n'
+    )
+    for seed, score in enumerate((50.0, 52.0)):
+        record(B, seed, overrides=["queue.length=320"], scores={"stsb": {"spearman": score}})
+    page = report(capsys, "mine.toml")
+    assert (folder / "report-mine.html").exists()
+    shown = " ".join("".join(Seen(page).text).split())
+    assert "51.00 ± 1.41" in shown
+    assert "queue.length=384 without runs" in shown

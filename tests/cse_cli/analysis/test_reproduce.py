@@ -1,0 +1,76 @@
+"""How to run something again: the command leads to the very experiment, or says what is missing."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from cse_cli.analysis.reproduce import reproduce, without_folders
+from cse_cli.recipe.load import load
+from tests.cse_cli.tracking.stores import result
+
+
+def made(recipe: str, overrides=(), unset=(), asked=None):
+    loaded = load(recipe, [*overrides, "train.seed=4"], unset).recipe
+    return result(recipe=asked or recipe, recipe_hash=loaded.hash(), seed=4), loaded.resolved()
+
+
+def rerun(command: str) -> str:
+    """Return the hash of the recipe that a command runs."""
+    words = shlex.split(command)
+    assert words[:2] == ["cse", "run"]
+    options = list(zip(words[3::2], words[4::2], strict=True))
+    sets = [value for name, value in options if name == "--set"]
+    unset = [value for name, value in options if name == "--unset"]
+    return load(words[2], sets, unset).recipe.hash()
+
+
+def test_the_recipe_as_it_stands():
+    run, resolved = made("mini/ifcl_en")
+    how = reproduce(run, resolved, [4])
+    assert (how.differs, how.command) == ((), "cse run mini/ifcl_en --seed 4")
+    assert reproduce(run, resolved, [0, 4]).command == "cse run mini/ifcl_en --seeds 0,4"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "unset"),
+    [
+        (["queue.length=320"], []),
+        (["train.precision=bf16", "encoders.online.freeze=[]"], []),
+        (["views.fraternal.augment.fuse_embeddings.rate=0.5"], []),
+        (["train.steps=20"], ["queue", "tune.queue_length"]),
+        (["losses.extra={ name = 'info_nce', views = { positive = 'identical' } }"], []),
+    ],
+)
+def test_changed_settings_become_options(overrides, unset):
+    run, resolved = made("mini/ifcl_en", overrides, unset)
+    how = reproduce(run, resolved, [4])
+    assert rerun(how.command) == run.recipe_hash
+    assert how.differs
+    assert how.told == ""
+
+
+def test_a_recipe_that_is_not_found_is_to_be_saved():
+    run, resolved = made("mini/ifcl_en", asked="gone")
+    how = reproduce(run, resolved, [4])
+    assert (how.differs, how.command) == (None, "cse run recipe.toml --seed 4")
+    assert "save the recipe above as recipe.toml" in how.told
+
+
+def test_what_no_settings_lead_to_is_to_be_saved():
+    run, resolved = made("mini/ifcl_en")
+    how = reproduce(run.model_copy(update={"recipe_hash": "0" * 16}), resolved, [4])
+    assert how.command == "cse run recipe.toml --seed 4"
+
+
+def test_what_ran_may_not_be_known():
+    run, _ = made("mini/ifcl_en", ["queue.length=320"])
+    how = reproduce(run, None, [4])
+    assert how.differs is None
+    assert "not known" in how.told
+
+
+def test_folders_are_left_out():
+    plain = {"data": {"file": "/home/me/secret/text.tsv", "max": 3}, "models": ["/a/b", "bert-base"]}
+    assert without_folders(plain) == {"data": {"file": "text.tsv", "max": 3}, "models": ["b", "bert-base"]}

@@ -1,0 +1,218 @@
+"""What the figure of a study shows: which runs belong to it, its numbers beside the paper's, one panel or two."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from matplotlib.image import imread
+
+from cse_cli.analysis.study_figures import _figure, best_of, draw_study, same_span, together
+from cse_cli.analysis.study_points import Findings, spread
+from cse_cli.core.plotting import styled
+from cse_cli.core.results import STS_TASKS, Result, Versions
+from cse_cli.recipe.cells import cells
+from cse_cli.recipe.study import load_study
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+QUEUE = "studies/mini/ifcl_queue_length"
+PRINTED = [78.76, 79.15, 80.27, 79.79, 78.13]
+
+
+def result(recipe_hash: str, seed: int = 0, score: float = 65.0, **changed) -> Result:
+    values = {
+        "recipe": "mini/ifcl_en",
+        "title": "A method",
+        "recipe_hash": recipe_hash,
+        "language": "en",
+        "seed": seed,
+        "model": "mini_en",
+        "scores": {name: {"spearman": score} for name in (*STS_TASKS, "cstsb")},
+        "steps": 60,
+        "versions": Versions(cse="0", python="3", torch="2", transformers="5"),
+        "device": "cpu",
+        "precision": "fp32",
+        "seconds": 1.0,
+        "finished": NOW,
+    }
+    return Result(**{**values, **changed})
+
+
+def findings(name: str, *scores: float, **changed) -> Findings:
+    """Return a study whose every cell has a run a score, the cell's place added to it."""
+    study = load_study(name)
+    made = cells(study)
+    runs = [
+        result(cell.hash, seed, score + place, **changed)
+        for place, cell in enumerate(made)
+        for seed, score in enumerate(scores)
+    ]
+    return Findings(study, made, runs)
+
+
+def drawn(found: Findings):
+    with styled():
+        figure = _figure(found)
+        assert figure is not None
+        figure.draw_without_rendering()
+    return figure
+
+
+def texts(figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
+
+
+def test_points_hold_our_seeds_and_the_printed_number():
+    points = findings(QUEUE, 64.0, 66.0).points()
+    assert [point.x for point in points] == [320, 384, 416, 448, 512]
+    assert [point.printed for point in points] == PRINTED
+    assert [point.values for point in points] == [(64.0 + k, 66.0 + k) for k in range(5)]
+    # Mean and sample deviation of 64 and 66 by hand: 65 and √(((−1)² + 1²) / 1).
+    assert points[0].ours == (65.0, pytest.approx(2**0.5))
+
+
+def test_other_recipes_are_left_out_and_of_one_seed_the_later_run_counts():
+    study = load_study(QUEUE)
+    made = cells(study)
+    runs = [
+        result(made[0].hash, score=65.0, finished=NOW + timedelta(hours=1)),
+        result(made[0].hash, score=10.0),
+        result("0" * 16, score=99.0),
+    ]
+    points = Findings(study, made, runs).points()
+    assert points[0].values == (65.0,)
+    assert all(point.values == () for point in points[1:])
+
+
+def test_columns_are_lines_and_each_has_its_own_score():
+    points = findings("studies/focal_infonce_margin", 70.0, scores={"stsb": {"spearman": 1}, "sickr": {"spearman": 2}})
+    found = {(point.line, point.x): (point.values[0], point.printed) for point in points.points()}
+    assert len(found) == 16
+    assert found["BERT-base STS-B", 0.1] == (1, 77.23)
+    assert found["RoBERTa-base SICK-R", 0.4] == (2, 64.21)
+
+
+def test_a_sideways_table_is_one_line_and_a_setting_without_a_place_is_a_level():
+    points = findings("studies/mini/mocose_fgsm_epsilon", 60.0).points()
+    assert [(point.x, point.label, point.printed) for point in points] == [
+        (1e-9, "1e-9", 75.61),
+        (5e-9, "5e-9", 76.64),
+        (1e-8, "1e-8", 75.39),
+        (5e-8, "5e-8", 76.62),
+        (None, "No", 76.26),
+    ]
+    assert {point.line for point in points} == {""}
+
+
+def test_lines_follow_a_second_setting_by_its_value():
+    points = findings("studies/mini/mocose_queue", 60.0).points()
+    assert list(dict.fromkeys(point.line for point in points)) == [
+        f"queue length {length}" for length in (128, 256, 512, 1024, 4096)
+    ]
+    assert (points[-2].x, points[-2].printed) == (2048, 38.74)
+
+
+def test_a_measure_places_each_cell():
+    study = load_study("studies/mini/mocose_fig12")
+    made = cells(study)
+    measured = [{"queue/traceable_distance": float(place)} for place in range(len(made))]
+    found = Findings(study, made, [result(c.hash, measures=m) for c, m in zip(made, measured, strict=True)])
+    assert [point.x for point in found.points()] == [float(place) for place in range(8)]
+    assert {point.line for point in found.points()} == {"batch size 32", "batch size 64"}
+    assert any(text.startswith("MoCoSE, Figure 12") for text in texts(drawn(found)))
+
+
+def test_without_its_measure_a_cell_is_no_point(tmp_path):
+    found = findings("studies/mini/mocose_fig12", 60.0)
+    assert found.points() == []
+    runs = [run for of in found.finished() for run in of]
+    assert draw_study(found.study, found.cells, runs, tmp_path) == []
+
+
+def test_no_number_is_no_point():
+    assert [point.values for point in findings(QUEUE, float("nan")).points()] == [()] * 5
+
+
+def test_far_scores_get_panels_of_one_span_and_near_ones_share_a_panel():
+    # Ours 10 to 14, the paper's 78.13 to 80.27: no axis shows both.
+    apart = drawn(findings(QUEUE, 10.0))
+    spans = [high - low for low, high in (axes.get_ylim() for axes in apart.axes)]
+    assert len(spans) == 2
+    assert spans[0] == pytest.approx(spans[1])
+    assert {"this study", "IFCL, Table 5"} <= set(texts(apart))
+    near = drawn(findings(QUEUE, 77.0))
+    assert len(near.axes) == 1
+    assert {"this study", "IFCL, Table 5"} <= set(texts(near))
+
+
+def test_spans_by_hand():
+    assert together([(0, 2), (2, 4)])
+    assert not together([(0, 2), (3, 5)])
+    low, high = same_span([(0, 2), (10, 11)])
+    assert low == pytest.approx((1 - 1.24, 1 + 1.24))
+    assert high == pytest.approx((10.5 - 1.24, 10.5 + 1.24))
+
+
+def test_names_stand_beside_their_numbers():
+    figure = drawn(findings("studies/mini/conisi_ablation", 10.0))
+    assert len(figure.axes) == 2
+    assert "w/o fine-grained\nclassification loss" in texts(figure)
+    assert len(drawn(findings("studies/mini/conisi_ablation", 75.0)).axes) == 1
+
+
+def test_curves_tell_when_each_seed_was_best():
+    study = load_study("studies/mini/ifcl_fig4c")
+    made = cells(study)
+    rising, falling = {5: 61.0, 10: 62.0, 15: 62.0}, {5: 64.0, 10: 63.0, 20: 70.0}
+    runs = [
+        result(
+            made[0].hash,
+            seed,
+            curve=curve,
+            select="stsb_dev.spearman",
+            selected_step=10,
+            untrained={"stsb_dev": {"spearman": 60.5}},
+        )
+        for seed, curve in enumerate((rising, falling))
+    ]
+    found = Findings(study, made, [*runs, result(made[1].hash, curve=rising, select="other.spearman")])
+    (curve,) = found.curves()
+    assert curve.steps == (5, 10)
+    # Seed 0 is best at step 10 (62), seed 1 at step 5 (64): means 63 and 7.5, deviations √2 and 5/√2.
+    assert best_of(curve) == "best 63.00 ± 1.41 at step 8 ± 4"
+    shown = texts(drawn(found))
+    assert "untrained: 60.50" in shown
+    assert "1 to 2 seeds, mean ± standard deviation" in " ".join(shown)
+    assert "2 of 3 settings have finished runs" in " ".join(shown)
+
+
+def test_one_value_has_no_deviation():
+    assert spread([3.0]) == (3.0, 0.0)
+
+
+def test_the_files_are_the_same_every_time(tmp_path):
+    found = findings(QUEUE, 64.0, 65.0)
+    runs = [run for of in found.finished() for run in of]
+    names = [draw_study(found.study, found.cells, runs, tmp_path / folder) for folder in ("one", "other")]
+    assert [file.name for file in names[0]] == ["ifcl_queue_length.svg", "ifcl_queue_length.png"]
+    assert [file.read_bytes() for file in names[0]] == [file.read_bytes() for file in names[1]]
+    assert imread(names[0][1]).shape[1] == 990  # 3.3 inches of 300 dots
+
+
+def test_nothing_to_draw_writes_nothing(tmp_path):
+    study = load_study(QUEUE)
+    assert draw_study(study, cells(study), [], tmp_path / "figures") == []
+    plain = load_study("studies/mini/focal_infonce_alignment")
+    assert draw_study(plain, cells(plain), [result(cells(plain)[0].hash)], tmp_path / "figures") == []
+    lacking = [result(cells(study)[0].hash, scores={})]
+    assert draw_study(study, cells(study), lacking, tmp_path / "figures") == []
+    assert not (tmp_path / "figures").exists()
+
+
+@pytest.mark.parametrize("name", ["mocose_fig8", "mocose_fig45_collapse", "mocose_queue", "ifcl_ablation"])
+def test_every_kind_of_figure_fits_its_page(name):
+    curve = {20: 60.0, 40: 59.0}
+    figure = drawn(findings(f"studies/mini/{name}", 60.0, 61.0, curve=curve, select="stsb_dev.spearman"))
+    inside = figure.get_tightbbox()
+    assert inside.x0 >= -0.02
+    assert inside.x1 <= figure.get_figwidth() + 0.02

@@ -1,0 +1,141 @@
+"""What a person sees of a run, in a terminal and in a log file; names are text, never markup."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from cse_cli.core import console as progress
+from cse_cli.core.console import Screen, Started
+from registry.errors import CseError
+
+STARTED = Started(
+    recipe="[red]x", title="A [bold]title", seed=3, device="cpu [2 threads]", precision="fp32", run_id="abc123def",
+    home="/home/[me]/cse", steps=100, done=0, sentences=58_763,
+)  # fmt: skip
+
+
+def screen(*, terminal: bool, width: int = 100) -> tuple[Screen, io.StringIO]:
+    written = io.StringIO()
+    return Screen(Console(file=written, force_terminal=terminal, width=width, highlight=False)), written
+
+
+def whole_run(shown: Screen) -> None:
+    with shown:
+        shown.preparing("tokenising [text]", 10, 20)
+        shown.preparing("tokenising [text]", 20, 20)
+        shown.started(STARTED)
+        shown.evaluated(0, {"dev[a].spearman": 31.5}, False)
+        shown.stepped(10, 1.25, 340.0)
+        shown.evaluated(10, {"dev[a].spearman": 40.126}, True)
+        shown.warned("[collapse] is near")
+        shown.stepped(100, 0.5, 350.0)
+        shown.preparing("scoring")
+        shown.failed("[red]x seed 3", CseError("wrong [value]", "try [that]"))
+        shown.stopped("abc123def")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_plain_lines():
+    shown, written = screen(terminal=False)
+    whole_run(shown)
+    assert written.getvalue() == (
+        "tokenising [text] 10/20 …\n"
+        "tokenising [text] 20/20 …\n"
+        "[red]x · A [bold]title · seed 3\n"
+        "  100 steps over 58,763 sentences · cpu [2 threads] · fp32\n"
+        "  run abc123def · state in /home/[me]/cse\n"
+        "     untrained  dev[a].spearman 31.50\n"
+        "       step 10  dev[a].spearman 40.13  best\n"
+        "warning: [collapse] is near\n"
+        "scoring …\n"
+        "error: [red]x seed 3: wrong [value]\n  → try [that]\n"
+        "stopped; go on with: cse run --resume abc123de\n"
+    )
+
+
+@pytest.mark.parametrize("width", [20, 40, 200])
+def test_a_terminal_of_any_width(width):
+    shown, written = screen(terminal=True, width=width)
+    whole_run(shown)
+    text = written.getvalue()
+    for part in (
+        "[red]x",
+        "A [bold]title",
+        "cpu [2 threads]",
+        "dev[a].spearman 40.13",
+        "[collapse] is near",
+        "wrong [value]",
+    ):
+        assert part in text
+    assert text.index("\x1b[?25l") < text.rindex("\x1b[?25h")  # the cursor comes back
+
+
+def test_the_bar_shows_step_loss_score_and_rate():
+    shown, written = screen(terminal=True, width=120)
+    with shown:
+        shown.started(STARTED)
+        shown.evaluated(0, {"dev.spearman": 31.5}, False)
+        shown.stepped(10, 1.25, 3400.0)
+        assert shown._bar is not None
+        shown._bar.refresh()
+    for part in ("10/100", "loss 1.2500", "dev 31.50", "3,400 sent/s"):
+        assert part in written.getvalue()
+
+
+def test_the_bar_ends_with_an_exception():
+    shown, written = screen(terminal=True)
+
+    def interrupted() -> None:
+        with shown:
+            shown.started(STARTED)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert shown._bar is None
+    assert written.getvalue().rindex("\x1b[?25h") > 0
+
+
+def test_plain_lines_come_now_and_then_with_the_time_left(clock):
+    shown, written = screen(terminal=False)
+    shown.started(replace(STARTED, done=20))
+    before = len(written.getvalue())
+    for step in range(21, 61):
+        clock[0] += 1.0
+        shown.stepped(step, 1.0, 64.0)
+    lines = written.getvalue()[before:].rstrip().split("\n")
+    assert lines == [
+        f"  step {step}/100  loss 1.0000  64 sentences/s  {100 - step} s left" for step in (30, 40, 50, 60)
+    ]
+
+
+def test_counting_speaks_now_and_then(clock):
+    shown, written = screen(terminal=False)
+    for done in range(0, 1001, 10):
+        clock[0] += 0.5
+        shown.preparing("tokenising", done, 1000)
+    assert [line.split()[1] for line in written.getvalue().rstrip().split("\n")] == [
+        "0/1,000", "200/1,000", "400/1,000", "600/1,000", "800/1,000", "1,000/1,000",
+    ]  # fmt: skip
+
+
+def test_a_run_taken_up_again_says_where():
+    shown, written = screen(terminal=False)
+    shown.started(replace(STARTED, done=40))
+    assert "seed 3, going on after step 40" in written.getvalue()
+
+
+def test_a_run_stopped_too_early_names_no_id():
+    shown, written = screen(terminal=False)
+    shown.stopped(None)
+    assert written.getvalue() == "stopped before the first step\n"

@@ -1,0 +1,77 @@
+"""Devices, precision, and the gradient of one big batch from several processes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from cse_cli.core.devices import choose
+from cse_cli.training.trainer import parallel
+from registry.distributed import all_devices, rank
+from registry.errors import CseError
+from tests.cse_cli.training.test_method import make, step_of
+from tests.processes import on_ranks
+
+TEXTS = [f"{a} {b} thing {c}" for a in "abcd" for b in "xy" for c in ("now", "later")]
+
+
+def test_the_cpu_computes_in_fp32_by_default() -> None:
+    compute = choose("cpu", "auto")
+    assert (compute.device.type, compute.precision) == ("cpu", "fp32")
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "says"),
+    [
+        ("cpu", "fp16", "cannot train on a CPU"),
+        ("cpu", "fp8", "unknown precision 'fp8'"),
+        ("warp", "auto", "unknown device 'warp'"),
+        ("meta", "auto", "'meta' is not supported"),
+        ("cuda:99", "auto", "is not on this machine"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_its_reason(device: str, precision: str, says: str) -> None:
+    with pytest.raises(CseError, match=says) as caught:
+        choose(device, precision)
+    assert caught.value.exit_code == 2
+    assert caught.value.next_action
+
+
+def test_bf16_on_the_cpu_computes_in_bf16_and_gives_fp32_losses() -> None:
+    method = make(dropout=0.0)
+    exact = method(step_of(method))["info_nce"]
+    with choose("cpu", "bf16").autocast():
+        step = step_of(method)
+        rounded = method(step)["info_nce"]
+    assert rounded.dtype == torch.float32
+    assert 0 < (rounded - exact).abs() < 0.05
+
+
+def half() -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
+    """Return loss, gradients and gathered vectors of a process that has half of the batch."""
+    method = make(dropout=0.0)
+    step = step_of(method, TEXTS[rank() * 8 : rank() * 8 + 8])
+    forward = parallel(method)
+    loss = method.objective(forward(step))
+    torch.autograd.backward(loss)
+    return loss.detach(), {name: p.grad for name, p in method.named_parameters()}, step.sentences("anchor")
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_gradient_of_one_big_batch() -> None:
+    shared = on_ranks(half)
+    method = make(dropout=0.0)
+    step = step_of(method, TEXTS)
+    loss = method.objective(method(step))
+    torch.autograd.backward(loss)
+    for other, gradients, sentences in shared:
+        torch.testing.assert_close(other, loss.detach())
+        torch.testing.assert_close(sentences, step.sentences("anchor"))
+        for name, parameter in method.named_parameters():
+            torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-5, atol=1e-6)
+
+
+def test_one_process_gathers_nothing() -> None:
+    rows = torch.randn(3, 2)
+    assert all_devices(rows) is rows

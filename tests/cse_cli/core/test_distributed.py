@@ -1,0 +1,164 @@
+"""A run that several processes share is the run of one: same curve, same weights, one record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cse_cli.core.distributed import after_first, from_all, from_first
+from cse_cli.recipe.files import all_recipes
+from cse_cli.recipe.load import load
+from cse_cli.tracking.store import open_store
+from cse_cli.training.checkpoint import stream
+from cse_cli.training.run import execute
+from registry.distributed import alone, rank, together, world_size
+from registry.errors import UnknownNameError
+from tests.cse_cli.runs.rank_runs import Asked, Heard, broken_and_resumed, exactly, failures, few_pairs, job
+from tests.processes import on_ranks
+from tests.shrunken import Small
+
+CHANGED = {
+    "mocose_en": ["views.query.augment.0.epsilon=0.001", "encoders.target.decay=0.5"],
+    "mini/mocose_en": ["views.query.augment.0.epsilon=0.001", "encoders.target.decay=0.5"],
+}
+"""Recipe → what is changed so that the comparison can see the part: FGSM's step of 5e-9 moves nothing."""
+REENCODED = ["queue.name=reencoded", "queue.view=anchor", "queue.length=6", "queue.initial=2", "queue.chunk=3"]
+
+
+def asked(recipe: str, parts: Small, *more: str, without: Sequence[str] = ()) -> Asked:
+    """Return a recipe made small, in batches of evaluation small enough that there are some to share."""
+    changed, dropped = parts.options(load(recipe).recipe)
+    settings = ["train.learning_rate=0.001", "evaluate.batch_tokens=32", *CHANGED.get(recipe, [])]
+    return recipe, [*changed, *settings, *more], [*dropped, *without]
+
+
+def test_one_process_asks_nobody() -> None:
+    assert (rank(), world_size(), together()) == (0, 1, False)
+    assert from_first(lambda: 3) == 3
+    assert after_first(lambda: 4) == 4
+    assert from_all("a") == ["a"]
+    with pytest.raises(KeyError):
+        from_first({}.popitem)
+
+
+def test_each_process_has_dropout_of_its_own_and_the_first_one_that_of_a_single_run() -> None:
+    assert stream(7, 0) == stream(7, 0, step=9) == 7
+    assert len({stream(seed, one, step) for seed in (7, 8) for one in (1, 2) for step in (0, 5)}) == 8
+
+
+def talk() -> dict[str, Any]:
+    """Return what a process hears of the others."""
+    order: list[int] = from_all(rank())
+    found: dict[str, Any] = {"all": order, "first": from_first(lambda: (rank(), world_size(), together()))}
+    found["after"] = after_first(rank)
+    for name, error in (("known", UnknownNameError("no such thing", "look")), ("odd", UnpicklableError(lambda: 1))):
+        try:
+            from_first(partial(_raise, error))
+        except Exception as caught:
+            found[name] = (type(caught).__name__, str(caught))
+    with alone():
+        found["alone"] = (rank(), world_size(), from_all("a"))
+    return found
+
+
+class UnpicklableError(Exception):
+    pass
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.slow
+def test_the_first_process_decides() -> None:
+    first, second, third = on_ranks(talk, world=3)
+    for each in (first, second, third):
+        assert each["all"] == [0, 1, 2]
+        assert each["first"] == (0, 1, True)  # it works alone: nobody would answer a collective
+        assert each["known"] == ("UnknownNameError", "no such thing\n  → look")
+        assert each["alone"] == (0, 1, ["a"])
+    assert (first["odd"][0], second["odd"][0]) == ("UnpicklableError", "RunFailedError")
+    assert "UnpicklableError" in third["odd"][1]
+    assert [each["after"] for each in (first, second, third)] == [0, 1, 2]
+
+
+def compare(options: dict[str, Asked], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CSE_HOME", str(folder / "shared"))
+    first, second = on_ranks(exactly, options)
+    monkeypatch.setenv("CSE_HOME", str(folder / "alone"))
+    for name, (result, losses, state) in exactly(options).items():
+        shared, heard, weights = first[name]
+        assert second[name][0] == shared
+        assert second[name][1] == {}, "the first process alone tells"
+        assert heard == pytest.approx(losses, abs=1e-6)
+        assert shared.curve == pytest.approx(result.curve, abs=1e-5)
+        assert shared.selected_step == result.selected_step
+        for evaluator, scores in result.scores.items():
+            assert shared.scores[evaluator] == pytest.approx(scores, abs=1e-5, nan_ok=True)
+        for key, value in state.items():
+            torch.testing.assert_close(weights[key], value, rtol=0, atol=1e-5, msg=f"{name}: {key}")
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_does(parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    papers = ("simcse_en", "focal_infonce_en", "ifcl_en", "mocose_en", "conisi_s_en")
+    options = {name: asked(name, parts) for name in papers}
+    options["in chunks"] = asked("mini/diffcse_en", parts, "train.rows_at_once=1")
+    options["reencoded"] = asked("cross/simcse_hippocampus", parts, *REENCODED, without=["tune"])
+    compare(options, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+def test_so_does_every_small_recipe(parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = [name for name in all_recipes() if name.startswith("mini/")]
+    compare({name: asked(name, parts) for name in small}, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
+    parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    options = asked("mocose_en", parts, "train.steps=6", "train.checkpoint_every=2")
+    first, second = on_ranks(broken_and_resumed, options, 3, [home, home])
+    assert first == second
+    assert first["resumed"].last_state == first["whole"].last_state
+    assert first["resumed"].curve == first["whole"].curve
+
+    monkeypatch.setenv("CSE_HOME", str(home))
+    few_pairs(monkeypatch)
+    heard = Heard()
+    alone = execute(job(options, first["ended"]), heard)
+    assert any("the number of processes changes from 2 to 1: " in text for text in heard.warnings)
+    assert alone.steps == 6
+    assert alone.last_state != first["whole"].last_state
+
+
+@pytest.mark.slow
+def test_what_cannot_go_on_ends_on_every_process(parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    homes = [tmp_path / "first", tmp_path / "second"]
+    options = asked("simcse_en", parts)
+    first, second = on_ranks(failures, options, asked("simcse_en", parts, "train.batch_size=5"), homes)
+    assert first["uneven"] == second["uneven"]
+    assert first["uneven"] == ("CseError", "batch_size 5 cannot be shared evenly by 2 processes")
+    assert first["recorded"] in ([], ["cache"])
+    assert first["other weights"] == second["other weights"]
+    assert first["other weights"][0] == "RunFailedError"
+    assert "process 1 no longer has the weights of process 0: 1 of " in first["other weights"][1]
+    for each in (first, second):
+        assert each["not a number"][0] == "RunFailedError"
+        assert each["not a number"][1].startswith("the loss is nan at step 3\n")
+
+    left = [path.relative_to(homes[1]).parts[0] for path in homes[1].rglob("*")]
+    assert set(left) == {"cache"}, "the second process keeps tokens and writes nothing else"
+    monkeypatch.setenv("CSE_HOME", str(homes[0]))
+    client = open_store().client
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    runs = [(run.info.status, run.data.tags.get("cse.pruned")) for run in client.search_runs(experiments)]
+    assert sorted(status for status, _ in runs) == ["FAILED", "FAILED", "FINISHED"]
+    assert [pruned for status, pruned in runs if status == "FINISHED"] == ["true"]

@@ -1,0 +1,85 @@
+"""Paired tests over seeds: values by hand, published power, what a few seeds cannot say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from cse_cli.core.stats import MOST_SEEDS, holm, paired, power, seeds_needed, signed_rank
+
+
+def test_values_by_hand():
+    # differences 1, 2, 3: mean 2, std 1, t = 2 / (1/√3) = 3.4641, t(0.975; 2) = 4.30265, p = 0.0742
+    found = paired([3, 5, 7], [10.0, 20.0, 30.0], [11.0, 22.0, 33.0])
+    assert (found.difference, found.std) == (2.0, 1.0)
+    assert found.t == pytest.approx(2 * math.sqrt(3))
+    assert found.p == pytest.approx(0.07418, abs=1e-5)
+    assert (found.low, found.high) == pytest.approx((2 - 4.30265 / math.sqrt(3), 2 + 4.30265 / math.sqrt(3)), abs=1e-4)
+    assert found.effect_size == 2.0
+    assert found.seeds == (3, 5, 7)
+
+
+def test_the_second_less_the_first():
+    assert paired([0, 1], [2.0, 3.0], [1.0, 1.5]).difference == -1.25
+
+
+def test_one_seed_has_no_spread():
+    found = paired([0], [1.0], [2.0])
+    assert (found.difference, found.std, found.p, found.wilcoxon_p, found.seeds_needed) == (1.0, None, None, None, None)
+    assert not found.constant
+
+
+def test_the_same_difference_with_every_seed_is_no_sample():
+    found = paired([0, 1, 2], [60.1, 60.2, 60.3], [60.4, 60.5, 60.6])
+    assert found.constant
+    assert (found.std, found.p, found.t, found.effect_size) == (0.0, None, None, None)
+    assert found.difference == pytest.approx(0.3)
+
+
+def test_rounding_in_the_last_bits_is_no_difference():
+    assert paired([0, 1], [0.1 + 0.2, 0.3], [0.3, 0.3]).difference == 0.0
+
+
+@pytest.mark.parametrize(("n", "smallest"), [(2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125)])
+def test_wilcoxon_cannot_go_below_two_in_two_to_the_n(n, smallest):
+    values = [1.0 + place / 7 for place in range(n)]
+    assert signed_rank(values) == pytest.approx(smallest)
+    assert signed_rank([1.0] * n) == pytest.approx(smallest)  # ties and all
+    assert paired(range(n), [0.0] * n, values).wilcoxon_smallest == smallest
+
+
+def test_wilcoxon_by_hand():
+    # |differences| 1 2 3 4 with −1: W⁻ = 1; of 16 sign patterns 2 have W⁻ ≤ 1, and as many on the other side
+    assert signed_rank([-1.0, 2.0, 3.0, 4.0]) == pytest.approx(4 / 16)
+    assert signed_rank([0.0, 0.0]) == 1.0
+    assert signed_rank([0.0, 1.0, 2.0, 3.0]) == pytest.approx(2 / 8)
+
+
+@pytest.mark.parametrize(
+    # G*Power 3.1, matched pairs, two-sided, α = 0.05, power 0.80
+    ("effect", "n"),
+    [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10), (-0.5, 34)],
+)
+def test_seeds_needed_as_published(effect, n):
+    assert seeds_needed(effect) == n
+    assert power(effect, n) >= 0.8 > power(effect, n - 1)
+
+
+def test_seeds_needed_at_the_ends():
+    assert seeds_needed(0.0) is None
+    assert seeds_needed(1e-4) == MOST_SEEDS + 1
+    assert seeds_needed(100.0) == 2
+
+
+def test_two_seeds_and_a_large_effect():
+    assert seeds_needed(30.0) == 2
+    assert seeds_needed(5.0) == 3
+
+
+def test_holm_by_hand():
+    # sorted 0.005·4, 0.01·3, 0.03·2, 0.04·1 → 0.02, 0.03, 0.06, max(0.06, 0.04)
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([0.03]) == [0.03]
+    assert holm([]) == []

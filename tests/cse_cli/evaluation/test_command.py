@@ -1,0 +1,123 @@
+"""`cse evaluate`: any encoder on any of the tasks, as a table and as JSON; what cannot be scored is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cse_cli.core.console import Silent
+from cse_cli.recipe.load import load
+from cse_cli.training.build import Job
+from cse_cli.training.run import execute
+from tests.cse_cli.runs.running import cse
+from tests.cse_cli.tracking.stores import fresh_store
+from tests.shrunken import recipe
+
+pytestmark = pytest.mark.usefixtures("few_pairs")
+
+
+def evaluate(*arguments: object, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    return cse("evaluate", *map(str, arguments), "--device", "cpu", capsys=capsys)
+
+
+def test_evaluate_as_json(parts, capsys):
+    code, out, _ = evaluate(*parts.models.values(), "--tasks", "stsb/dev,graded_pairs", "--json", capsys=capsys)
+    document = json.loads(out)
+    assert (code, document["schema_version"]) == (0, 1)
+    assert [one["model"] for one in document["models"]] == [str(path) for path in parts.models.values()]
+    first = document["models"][0]
+    assert list(first["scores"]) == ["stsb/dev", "graded_pairs"]
+    assert first["scores"]["stsb/dev"] == first["scores"]["graded_pairs"]
+    assert (first["pooling"], first["max_length"], first["precision"]) == ("cls", 64, "fp32")
+    assert first["fingerprints"] == {"stsb/dev": "stsb-dev", "graded_pairs/test": "graded_pairs-test"}
+
+
+def test_evaluate_as_json_tells_every_setting(parts, capsys):
+    options = ("--tasks", "mr,stsb,singular_values", "--set", "transfer.classifier=logistic", "--set", "mr.folds=2")
+    code, out, _ = evaluate(parts.models["bert"], *options, "--json", capsys=capsys)
+    one = json.loads(out)["models"][0]
+    assert code == 0
+    assert list(one["tasks"]) == list(one["scores"]) == ["mr", "stsb", "singular_values"]
+    assert one["tasks"]["mr"]["name"] == "transfer"
+    assert one["tasks"]["mr"]["params"] == {
+        "task": "mr",
+        "classifier": "logistic",
+        "l2": [1e-5, 1e-4, 1e-3, 1e-2],
+        "folds": 2,
+        "seed": 1111,
+        "device": "cpu",
+    }
+    assert one["fingerprints"] == {"mr/all": "mr-all", "stsb/test": "stsb-test", "stsb/all": "stsb-all"}
+    assert set(one["scores"]["mr"]) == {"accuracy", "dev_accuracy"}
+
+
+def test_evaluate_prints_a_table_for_each_evaluator(parts, capsys):
+    tasks = ("--tasks", "stsb,sickr/all,singular_values", "--pooling", "mean")
+    code, out, _ = evaluate(parts.models["bert"], *tasks, capsys=capsys)
+    rows = [line.split() for line in out.rstrip().split("\n")]
+    model = str(parts.models["bert"])
+    assert code == 0
+    assert rows[0] == ["model", "pooling", "max_length", "precision", "seconds"]
+    assert rows[1][:4] == [model, "mean", "64", "fp32"]
+    assert rows[3:5] == [["sts:", "spearman"], ["stsb", "sickr/all", "avg"]]
+    assert rows[5][0] == model
+    assert rows[5][1] == rows[5][2] == rows[5][3]
+    assert rows[7:9] == [["singular_values"], ["effective_rank", "largest_share"]]
+
+
+def test_evaluate_everything_of_tiny_data(parts, capsys):
+    options = ("--tasks", "all", "--set", "transfer.classifier=logistic", "--set", "transfer.folds=2")
+    code, out, _ = evaluate(*parts.models.values(), *options, capsys=capsys)
+    assert code == 0
+    for heading in ("sts: spearman", "transfer: accuracy (classifier = logistic; folds = 2)", "alignment_uniformity"):
+        assert f"\n{heading}\n" in out
+    assert out.count(str(parts.models["roberta"])) == 1 + 5
+
+
+def test_evaluate_pairs_of_one_s_own(parts, tmp_path, capsys):
+    rows = "".join(f"{place}\tthe cat {place}\ta dog {place % 3}\n" for place in range(6))
+    (tmp_path / "own.tsv").write_text("rating\tsentence1\tsentence2\n" + rows, encoding="utf-8")
+    options = ("--tasks", tmp_path / "own.tsv", "--set", "sts.score_column=rating", "--json")
+    code, out, _ = evaluate(parts.models["bert"], *options, capsys=capsys)
+    (name,) = json.loads(out)["models"][0]["scores"]
+    assert (code, name) == (0, str(tmp_path / "own.tsv"))
+
+
+def test_evaluate_a_finished_run_gives_its_own_score(parts, home, tmp_path, capsys):
+    fresh_store(home)
+    one = execute(Job(load(str(recipe(tmp_path, parts))), 3, "cpu"), Silent())
+    _, out, _ = evaluate(str(one.run_id)[:8], "--tasks", "graded_pairs/dev", "--json", capsys=capsys)
+    scored = json.loads(out)["models"][0]
+    assert scored["scores"]["graded_pairs/dev"] == pytest.approx(one.scores["dev"], abs=1e-4)
+    assert scored["pooling"] == "mean"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--tasks", "sts99"], "unknown task 'sts99'. Did you mean 'sts'"),
+        (["--tasks", ""], "unknown task ''"),
+        (["--tasks", "stsb/devv"], "dataset 'stsb' has no split 'devv'. Did you mean 'dev'?"),
+        (["--tasks", "wiki1m/train"], "'wiki1m/train' has no scored pairs"),
+        (["--tasks", "transfr"], "Did you mean 'transfer'"),
+        (["--tasks", "mutual_information"], "looks through the views of a recipe"),
+        (["--set", "sts.bootstap=3"], "Did you mean 'bootstrap'"),
+        (["--pooling", "meen"], "Did you mean 'mean'"),
+        (["--batch-size", "0"], "--batch-size"),
+        (["--max-length", "2"], "--max-length"),
+    ],
+)
+def test_evaluate_refuses(options, says, parts, capsys):
+    code, out, err = evaluate(parts.models["bert"], *options, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_evaluate_an_unknown_model(capsys, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    code, out, err = evaluate("mini_enn", capsys=capsys)
+    assert (code, out) == (3, "")
+    assert "'mini_enn'" in err
+    assert "Traceback" not in err

@@ -1,0 +1,50 @@
+"""Figures as part of a run's record: where they lie, and that a failing one costs no run its scores."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cse_cli.runs.running import cse
+from tests.cse_cli.tracking.stores import fresh_store
+from tests.shrunken import recipe
+
+pytestmark = pytest.mark.usefixtures("few_pairs")
+DRAWN = {f"{name}.{suffix}" for name in ("training_curve", "similarity_dev") for suffix in ("svg", "png")}
+
+
+@pytest.fixture
+def store(home):
+    return fresh_store(home)
+
+
+@pytest.fixture
+def run(store, tmp_path, parts, capsys):
+    file = recipe(tmp_path, parts)
+    return lambda: cse("run", str(file), "--device", "cpu", capsys=capsys)
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_run_leaves_its_figures_in_its_folder_and_in_the_store(run, home, store):
+    code, _, err = run()
+    assert code == 0, err
+    assert "figures are missing" not in err
+    (folder,) = home.glob("runs/*/figures")
+    assert names(folder) == DRAWN
+    kept = store.client.list_artifacts(folder.parent.name, "figures")
+    assert {file.path for file in kept} == {f"figures/{name}" for name in DRAWN}
+
+
+def test_a_figure_that_fails_costs_a_warning_and_no_run(run, home, store, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("no width")
+
+    monkeypatch.setattr("cse_cli.analysis.run_figures.similarity_scatter", broken)
+    code, out, err = run()
+    assert code == 0, err
+    assert "figures are missing: ZeroDivisionError: no width" in " ".join((out + err).split())
+    (folder,) = home.glob("runs/*/figures")
+    assert names(folder) == {"training_curve.svg", "training_curve.png"}
+    assert store.client.get_run(folder.parent.name).info.status == "FINISHED"

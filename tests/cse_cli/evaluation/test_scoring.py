@@ -1,0 +1,84 @@
+"""Whose settings count when a model is scored, and what is told before it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cse_cli.core.run_folder import RunFolder, model_of_run
+from cse_cli.evaluation.encoder import SentenceEncoder
+from cse_cli.evaluation.evaluate import Request, score_models
+from cse_cli.evaluation.tasks import tasks
+from registry import catalogue
+from registry.errors import MissingError
+from tests.shrunken import pairs
+from tests.tiny import tiny_bert
+
+
+@pytest.fixture(autouse=True)
+def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "read_pairs", pairs)
+    monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: "digest")
+
+
+@pytest.mark.parametrize(("asked", "used"), [(None, 64), (16, 16), (500, 64)])
+def test_the_length_is_the_model_s_own_at_most(asked, used, tmp_path):
+    (one,) = score_models([str(tiny_bert(tmp_path))], tasks("stsb"), Request("mean", asked, 8, "cpu"))
+    assert one.max_length == used
+    assert one.pooling == "mean"
+    assert one.fingerprints == {"stsb/test": "digest"}
+    assert set(one.scores) == {"stsb"}
+    assert one.tasks["stsb"]["name"] == "sts"
+    assert (one.tasks["stsb"]["params"]["dataset"], one.tasks["stsb"]["params"]["level"]) == ("stsb", 0.95)
+
+
+def test_every_evaluator_of_a_model_asks_one_encoder(tmp_path, monkeypatch):
+    made = []
+
+    class Counted(SentenceEncoder):
+        def __init__(self, *given):
+            super().__init__(*given)
+            made.append(self)
+
+    heard = []
+    monkeypatch.setattr("cse_cli.evaluation.evaluate.SentenceEncoder", Counted)
+    models = [str(tiny_bert(tmp_path / name)) for name in ("one", "two")]
+    score_models(models, tasks("stsb,geometry"), Request(None, None, 8, "cpu"), heard.append)
+    assert len(made) == 2
+    assert heard[0] == f"{models[0]}: stsb"
+    assert len(heard) == 2 * 4
+
+
+def test_missing_data_is_told_before_a_model_is_opened(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.delenv("CSE_DATA", raising=False)
+    monkeypatch.setattr("cse_cli.evaluation.evaluate.open_encoder", lambda *_: pytest.fail("opened"))
+    with pytest.raises(MissingError, match=r"dataset 'mr', split 'all' .* is not on this machine"):
+        score_models([str(tiny_bert(tmp_path))], tasks("transfer"), Request(None, None, 8, "cpu"))
+
+
+def test_a_missing_second_model_is_told_before_the_first_is_scored(tmp_path, monkeypatch):
+    monkeypatch.setattr("cse_cli.evaluation.evaluate.open_encoder", lambda *_: pytest.fail("opened"))
+    with pytest.raises(MissingError, match="does not exist"):
+        score_models([str(tiny_bert(tmp_path)), "./nowhere"], tasks("stsb"), Request(None, None, 8, "cpu"))
+
+
+def saved_run(run_id: str, model: bool = True) -> Path:
+    folder = RunFolder(run_id, "r", Path("r.toml"), {"train": {"seed": 1}})
+    folder.create()
+    if model:
+        (folder.path / "model").mkdir()
+    return folder.path / "model"
+
+
+def test_a_run_id_means_its_model():
+    first = saved_run("abc123")
+    saved_run("abd456")
+    saved_run("fff", model=False)
+    assert model_of_run("abc") == str(first)
+    assert model_of_run("ab") is None
+    assert model_of_run("fff") is None
+    assert model_of_run("mini_en") is None
+    assert model_of_run("*") is None
+    assert model_of_run("") is None

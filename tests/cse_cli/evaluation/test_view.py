@@ -1,0 +1,157 @@
+"""Scores on the screen: a table for each evaluator, whatever the width, and JSON that any program reads."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+
+import pytest
+
+from cse_cli.evaluation.evaluate import Scored
+from cse_cli.evaluation.tasks import tasks
+from cse_cli.evaluation.view import print_scores, write_json
+
+LONG = "/home/somebody/models/sentence-transformers/all-MiniLM-L6-v2-from-last-year"
+
+
+def scored(asked, *models, value=70.0):
+    """Return scores that grow by 0.5 with each task, and by 1 with each model."""
+    names = list(asked)
+    return [
+        Scored(
+            model=model,
+            pooling="mean",
+            max_length=64,
+            precision="fp32",
+            scores={
+                name: dict.fromkeys(asked[name].evaluator.metrics, value + place / 2 + number)
+                for place, name in enumerate(names)
+            },
+            tasks={},
+            fingerprints={},
+            seconds=1.25,
+        )
+        for number, model in enumerate(models)
+    ]
+
+
+@pytest.fixture
+def printed(capsys, monkeypatch):
+    def of(scores, asked, width=None):
+        if width is not None:
+            monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+            monkeypatch.setenv("COLUMNS", str(width))
+            monkeypatch.setenv("TERM", "xterm")
+        print_scores(scores, asked)
+        return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+
+    return of
+
+
+def test_models_by_tasks_with_their_mean(printed):
+    asked = tasks("stsb,sickr,mr")
+    out = printed(scored(asked, "a", "b"), asked)
+    assert [line.split() for line in out.split("\n")] == [
+        ["model", "pooling", "max_length", "precision", "seconds"],
+        ["a", "mean", "64", "fp32", "1.2"],
+        ["b", "mean", "64", "fp32", "1.2"],
+        [],
+        ["sts:", "spearman"],
+        ["stsb", "sickr", "avg"],
+        ["a", "70.00", "70.50", "70.25"],
+        ["b", "71.00", "71.50", "71.25"],
+        [],
+        ["transfer:", "mr"],
+        ["accuracy", "dev_accuracy"],
+        ["a", "71.00", "71.00"],
+        ["b", "72.00", "72.00"],
+        [],
+    ]
+
+
+def test_a_single_task_shows_its_metrics_with_decimals_for_their_size(printed):
+    asked = tasks("alignment_uniformity")
+    one = scored(asked, "a", value=-1.23456)
+    *_, heading, columns, row, _ = printed(one, asked).split("\n")
+    assert heading == "alignment_uniformity"
+    assert columns.split() == ["uniformity", "alignment", "uniformity_batched"]
+    assert row.split() == ["a", "-1.235", "-1.235", "-1.235"]
+
+
+def test_what_was_set_stands_in_the_heading(printed):
+    asked = tasks("mr,cr,stsb", ["transfer.classifier=logistic", "mr.folds=3", "stsb.bootstrap=9"])
+    out = printed(scored(asked, "a"), asked)
+    assert "\ntransfer: accuracy (classifier = logistic; mr: folds = 3)\n" in out
+    assert "\nsts: stsb (bootstrap = 9)\n" in out
+    assert "spearman_low" in out
+
+
+def test_the_mean_is_that_of_what_is_printed(printed):
+    asked = tasks("stsb,sickr")
+    one = scored(asked, "a")[0]
+    one.scores["stsb"]["spearman"], one.scores["sickr"]["spearman"] = 70.004, 70.016
+    assert printed([one], asked).rstrip().split("\n")[-1].split() == ["a", "70.00", "70.02", "70.01"]
+
+
+def test_nan_is_shown_and_harms_no_other_column(printed):
+    asked = tasks("stsb,sickr")
+    one = scored(asked, "a")[0]
+    one.scores["stsb"]["spearman"] = math.nan
+    assert printed([one], asked).rstrip().split("\n")[-1].split() == ["a", "nan", "70.50", "nan"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize("models", [("a",), ("mini_en", LONG), ("one", "two", LONG, LONG + "-again")])
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(printed, width, models):
+    asked = tasks("sts,transfer,geometry")
+    out = printed(scored(asked, *models), asked, width)
+    assert max(map(len, out.split("\n"))) <= width
+    assert "…" not in out
+    assert len(re.findall(r"\b1\.2( s)?\n", out)) == len(models)
+    for number in range(len(models)):
+        assert out.count(f"{70 + number:.2f}") >= 1
+        assert out.count(f"{73 + number:.2f}") >= 1
+
+
+def test_tasks_are_the_rows_where_they_do_not_fit_beside_each_other(printed):
+    asked = tasks("sts")
+    lines = printed(scored(asked, "first", "second"), asked, 60).split("\n")
+    assert lines[5].split() == ["first", "second"]
+    assert lines[6].split() == ["sts12", "70.00", "71.00"]
+    assert lines[13].split() == ["avg", "71.50", "72.50"]
+
+
+def test_long_names_become_numbers_that_the_first_table_explains(printed):
+    asked = tasks("sts")
+    lines = printed(scored(asked, "mini_en", LONG), asked, 80).split("\n")
+    assert lines[1].split()[:2] == ["1", "mini_en"]
+    assert lines[2].split()[0] == "2"
+    explained = [line.split() for line in lines[2 : lines.index("")]]
+    assert explained[0][1] + "".join(part for line in explained[1:] for part in line) == LONG
+    assert lines[-3].split() == ["1", *(f"{70 + place / 2:.2f}" for place in range(7)), "71.50"]
+
+
+def test_a_pipe_gets_whole_names(printed):
+    asked = tasks("sts,transfer")
+    out = printed(scored(asked, *(f"{LONG}-{number}" for number in range(4))), asked)
+    assert out.count(f"{LONG}-3 ") == 3
+    assert "\x1b" not in out
+    assert not any(line != line.rstrip() for line in out.split("\n"))
+
+
+def test_names_are_no_markup(printed):
+    asked = tasks("stsb")
+    assert "runs/[bold]x" in printed(scored(asked, "runs/[bold]x"), asked)
+
+
+def test_json_has_null_for_what_is_no_number(capsys):
+    asked = tasks("stsb")
+    (one,) = scored(asked, "a")
+    one.scores["stsb"]["pearson"] = math.nan
+    write_json([one])
+    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert document["schema_version"] == 1
+    assert document["models"][0]["scores"]["stsb"]["pearson"] is None
+    assert document["models"][0]["scores"]["stsb"]["spearman"] == 70.0

@@ -1,0 +1,199 @@
+"""`cse list`, `show`, `check` and `schema`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cse_cli.recipe.describe import levels, tune_of
+from cse_cli.recipe.load import load
+from registry.registries import LOSSES, REGISTRIES
+from registry.tokens import Embedded
+from registry.types import Augmenter, Step
+from tests.cse_cli.runs.running import cse
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))
+COUNT = len(list(RECIPES.rglob("*.toml"))) - STUDIES
+
+
+def document(text: str) -> dict:
+    found = json.loads(text)
+    assert found["schema_version"] == 1
+    return found
+
+
+def test_list_names_every_component_and_recipe(capsys):
+    code, out, err = cse("list", capsys=capsys)
+    assert (code, err) == (0, "")
+    for registry in REGISTRIES:
+        assert f"{registry.kind} ({len(registry)})" in out
+        for entry in registry:
+            assert entry.name in out
+            assert entry.summary in out
+    assert f"recipes ({COUNT})" in out
+    assert f"studies ({STUDIES})" in out
+    assert "ifcl · sts_en · IFCL-BERT base" in out
+
+
+def test_list_of_one_kind(capsys):
+    code, out, _ = cse("list", "losses", capsys=capsys)
+    assert code == 0
+    assert "info_nce" in out
+    assert "transformer" not in out
+    _, out, _ = cse("list", "recipes", capsys=capsys)
+    assert "simcse_en_large" in out
+    assert "info_nce" not in out
+
+
+def test_list_as_json(capsys):
+    _, out, _ = cse("list", "--json", capsys=capsys)
+    found = document(out)
+    assert [line["name"] for line in found["losses"]] == LOSSES.names()
+    assert next(line for line in found["augmenters"] if line["name"] == "fuse_embeddings")["levels"] == ["embeddings"]
+    assert next(line for line in found["recipes"] if line["name"] == "ifcl_en_no_tl")["title"].startswith(
+        "IFCL without"
+    )
+
+
+def test_list_of_an_unknown_kind(capsys):
+    code, out, err = cse("list", "loss", capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "unknown kind 'loss'. Did you mean 'losses'?" in err
+
+
+def test_a_recipe_that_is_broken_does_not_hide_the_others(tmp_path, monkeypatch, capsys):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "bad.toml").write_text("title = \n")
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = cse("list", "recipes", capsys=capsys)
+    assert code == 0
+    assert "bad" in out
+    assert "not valid" in out
+    assert "ifcl_en" in out
+
+
+def test_levels_are_told_by_what_is_overridden():
+    class Both(Augmenter):
+        def on_text(self, samples, rng):
+            return samples
+
+        def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:
+            return embedded
+
+    assert levels(Both) == ["text", "embeddings"]
+    assert levels(Augmenter) == []
+
+
+def test_show_component(capsys):
+    code, out, _ = cse("show", "info_nce", capsys=capsys)
+    assert code == 0
+    assert "registry/losses/info_nce.py:" in out
+    assert "Source: SimCSE" in out
+    assert "negatives ← the queue" in out
+    assert "hard (optional)" in out
+    line = next(line for line in out.split("\n") if line.startswith("temperature"))
+    assert line.split() == ["temperature", "number", "0.05", ">", "0", "0.01", "…", "0.5,", "log"]
+
+
+def test_show_component_as_json(capsys):
+    _, out, _ = cse("show", "losses/info_nce", "--json", capsys=capsys)
+    (about,) = document(out)["components"]
+    assert about["kind"] == "losses"
+    assert Path(about["file"]).name == "info_nce.py"
+    assert next(p for p in about["parameters"] if p["name"] == "temperature") == {
+        "name": "temperature", "type": "number", "required": False, "default": 0.05, "bounds": "> 0",
+        "tune": {"low": 0.01, "high": 0.5, "log": True, "step": None},
+        "description": "Divides the cosines; small values stress the hardest negatives.",
+    }  # fmt: skip
+
+
+def test_show_every_component(capsys):
+    for registry in REGISTRIES:
+        for entry in registry:
+            code, out, err = cse("show", f"{registry.kind}/{entry.name}", capsys=capsys)
+            assert (code, err) == (0, "")
+            assert entry.summary in out
+
+
+def test_a_range_is_found_inside_an_optional_type(capsys):
+    field = next(e for r in REGISTRIES for e in r if e.name == "transformer").parameters.model_fields["dropout"]
+    tune = tune_of(field)
+    assert tune is not None
+    assert (tune.low, tune.high) == (0.05, 0.3)
+
+
+def test_show_recipe_as_written_and_resolved(capsys):
+    _, out, _ = cse("show", "ifcl_en", capsys=capsys)
+    assert out == (RECIPES / "ifcl_en.toml").read_text(encoding="utf-8")
+    _, out, _ = cse("show", "ifcl_en", "--resolved", "--set", "queue.length=512", capsys=capsys)
+    assert tomllib.loads(out) == load("ifcl_en", ["queue.length=512"]).recipe.resolved()
+    _, out, _ = cse("show", str(RECIPES / "ifcl_en.toml"), "--json", capsys=capsys)
+    found = document(out)
+    assert found["hash"] == load("ifcl_en").recipe.hash()
+    assert [Path(path).name for path in found["extends"]] == ["simcse_en.toml"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("info_nec", "info_nce"), ("simcse_em", "simcse_en"), ("hipocampus", "hippocampus")]
+)
+def test_show_suggests(name, near, capsys):
+    code, out, err = cse("show", name, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert f"'{near}'" in err
+
+
+def test_check_everything(capsys):
+    code, out, err = cse("check", capsys=capsys)
+    assert (code, err) == (0, "")
+    assert out == f"{COUNT} recipes and {STUDIES} studies checked: all valid\n"
+
+
+def test_check_folder_with_a_mistake(tmp_path, monkeypatch, home, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "good.toml").write_text('extends = "simcse_en"\n')
+    (tmp_path / "sub" / "bad.toml").write_text('extends = "simcse_en"\n[train]\nseed = -1\nsteps = -1\n')
+    code, out, _ = cse("check", "sub", "ifcl_en", capsys=capsys)
+    assert code == 2
+    assert out.split("\n") == [
+        "sub/bad.toml:3:8: train.seed: should be at least 0, not -1",
+        "sub/bad.toml:4:9: train.steps: should be at least 0, not -1",
+        "3 recipes checked: 1 with problems", "",
+    ]  # fmt: skip
+    code, out, _ = cse("check", "sub", "--json", capsys=capsys)
+    found = document(out)
+    assert (code, found["checked"], found["invalid"]) == (2, 2, 1)
+    assert found["recipes"][0]["problems"][0]["where"] == "sub/bad.toml:3:8"
+    assert found["recipes"][1]["hash"] == load("simcse_en").recipe.hash()
+    assert not home.exists()
+
+
+def test_check_of_an_empty_folder(tmp_path, capsys):
+    code, out, err = cse("check", str(tmp_path), capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "no recipe (*.toml) below the folder" in err
+
+
+def test_schema_to_stdout_and_to_a_file(tmp_path, capsys):
+    _, out, _ = cse("schema", capsys=capsys)
+    assert json.loads(out)["$schema"].endswith("2020-12/schema")
+    target = tmp_path / "recipe.schema.json"
+    code, nothing, _ = cse("schema", "--output", str(target), capsys=capsys)
+    assert (code, nothing) == (0, "")
+    assert target.read_text(encoding="utf-8") == out
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.schema.json"]
+    code, _, err = cse("schema", "--output", str(tmp_path / "no" / "x.json"), capsys=capsys)
+    assert code == 2
+    assert "cannot write" in err
+
+
+def test_rich_markup_in_a_recipe_is_shown_as_it_is(tmp_path, monkeypatch, capsys):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "own.toml").write_text('extends = "simcse_en"\ntitle = "[/bold] a [red]b"\n')
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = cse("list", "recipes", capsys=capsys)
+    assert "[/bold] a [red]b" in out

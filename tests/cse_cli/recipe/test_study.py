@@ -1,0 +1,195 @@
+"""Study files: what they mean, and what is said of those that mean nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cse_cli.recipe.cells import Cell, cells, tag
+from cse_cli.recipe.completion import complete_kind, complete_recipe, complete_recipe_or_study, complete_study
+from cse_cli.recipe.errors import RecipeError
+from cse_cli.recipe.files import all_recipes, all_studies, is_study
+from cse_cli.recipe.load import load
+from cse_cli.recipe.study import find_study, load_study, studies_of
+from registry.errors import UnknownNameError
+from tests.cse_cli.recipe.broken_studies import BROKEN, Broken
+from tests.cse_cli.runs.running import cse
+
+SHIPPED = Path(__file__).resolve().parents[3] / "recipes" / "studies"
+TABLE = """[study]
+title = "Queue length"
+paper = "ifcl/queue_length"
+recipe = "ifcl_en"
+set = ["train.steps=60"]
+columns = [{ names = ["STS-B"] }, { names = ["C-STS-B"], recipe = "ifcl_zh", set = ["train.steps=30"] }]
+[[study.rows]]
+row = "M=320"
+set = ["queue.length=320"]
+[[study.rows]]
+row = "M=384"
+set = ["queue.length=384"]
+"""
+
+
+def test_there_are_many_kinds_of_mistakes():
+    assert len({broken.name for broken in BROKEN}) == len(BROKEN) >= 35
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda b: b.name)
+def test_broken_study(broken: Broken, folder: Path, home: Path, capsys):
+    (folder / "broken.toml").write_text(broken.text, encoding="utf-8")
+    code, out, err = cse("run", "broken.toml", capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    place = f"broken.toml:{broken.place}: " if broken.place[0].isdigit() else f"{broken.place}:"
+    assert place in err
+    for words in broken.says:
+        assert words in err
+    assert not home.exists()
+    code, out, _ = cse("check", "broken.toml", capsys=capsys)
+    assert code == 2
+    assert place in out
+
+
+def test_cells_of_a_table(folder):
+    (folder / "own.toml").write_text(TABLE)
+    study = load_study("own.toml")
+    assert (study.name, study.answers, study.seed_list) == ("own", ("ifcl", "queue_length"), (0, 1, 2))
+    found = cells(study)
+    assert [(cell.row, cell.columns, cell.recipe) for cell in found] == [
+        ("M=320", ("STS-B",), "ifcl_en"),
+        ("M=320", ("C-STS-B",), "ifcl_zh"),
+        ("M=384", ("STS-B",), "ifcl_en"),
+        ("M=384", ("C-STS-B",), "ifcl_zh"),
+    ]
+    assert found[1].overrides == ("train.steps=60", "queue.length=320", "train.steps=30")
+    recipe = load("ifcl_zh", ["queue.length=320", "train.steps=30"]).recipe
+    assert found[1].hash == recipe.hash()
+    assert found[1].load(7).recipe.train.seed == 7
+    assert found[1].load(7).recipe.hash() == recipe.hash()
+    assert tag(study, found[1]) == "own/M=320/C-STS-B"
+
+
+def test_a_study_that_extends_another_replaces_keys(folder):
+    (folder / "own.toml").write_text(TABLE)
+    (folder / "small.toml").write_text(
+        '[study]\nextends = "own.toml"\nrecipe = "mini/ifcl_en"\nset = []\nseeds = [4]\n'
+        'columns = [{ names = ["STS-B"] }]\n'
+    )
+    study = load_study("small.toml")
+    assert (study.title, study.paper, study.seed_list) == ("Queue length", "ifcl/queue_length", (4,))
+    assert [(cell.row, cell.recipe, cell.overrides) for cell in cells(study)] == [
+        ("M=320", "mini/ifcl_en", ("queue.length=320",)),
+        ("M=384", "mini/ifcl_en", ("queue.length=384",)),
+    ]
+    (folder / "bad.toml").write_text('[study]\nextends = "own.toml"\nunset = ["queu"]\n')
+    with pytest.raises(RecipeError, match=r"^bad\.toml:3:10: study\.unset\.0: queu: nothing of that name is set$"):
+        cells(load_study("bad.toml"))
+    (folder / "worse.toml").write_text('[study]\nextends = "own.toml"\nunset = ["queue"]\n')
+    with pytest.raises(RecipeError, match=r"own\.toml:7:9: study\.rows\.0: recipe 'ifcl_en' with these settings: "):
+        cells(load_study("worse.toml"))
+
+
+def test_a_grid_is_every_combination(folder):
+    (folder / "own.toml").write_text(
+        '[study]\ntitle = "Grid"\nrecipe = "ifcl_en"\nseeds = 1\n'
+        "[study.grid]\nqueue.length = [320, 384]\n'encoders.online.pooling' = ['cls', 'mean']\n"
+    )
+    found = cells(load_study("own.toml"))
+    assert [cell.row for cell in found] == [
+        "queue.length=320, encoders.online.pooling=cls",
+        "queue.length=320, encoders.online.pooling=mean",
+        "queue.length=384, encoders.online.pooling=cls",
+        "queue.length=384, encoders.online.pooling=mean",
+    ]
+    assert found[3].overrides == ("queue.length=384", 'encoders.online.pooling="mean"')
+    assert len({cell.hash for cell in found}) == 4
+    assert {cell.columns for cell in found} == {()}
+
+
+def test_a_grid_replaces_inherited_rows(folder):
+    (folder / "own.toml").write_text(TABLE.replace('paper = "ifcl/queue_length"\n', ""))
+    (folder / "free.toml").write_text('[study]\nextends = "own.toml"\n[study.grid]\n"queue.length" = [64]\n')
+    assert [cell.row for cell in cells(load_study("free.toml"))] == ["queue.length=64"] * 2
+
+
+def test_a_recipe_beside_the_study(folder, monkeypatch):
+    below = folder / "below"
+    below.mkdir()
+    (below / "mine.toml").write_text('extends = "ifcl_en"\n[train]\nsteps = 5\n')
+    (below / "own.toml").write_text('[study]\ntitle = "x"\nrecipe = "mine.toml"\n[study.grid]\n"queue.length" = [64]\n')
+    (cell,) = cells(load_study("below/own.toml"))
+    assert Path(cell.recipe) == Path("below/mine.toml")
+    assert cell.load(1).recipe.train.steps == 5
+
+
+def test_settings_of_the_command_line_come_last(folder):
+    (folder / "own.toml").write_text(TABLE)
+    (first, *_) = cells(load_study("own.toml"), ["queue.length=64"], ["tune"])
+    assert isinstance(first, Cell)
+    assert first.load(0).recipe.queue.params["length"] == 64
+    assert first.unset == ("tune",)
+    with pytest.raises(RecipeError, match=r"^--set queue\.lenght: unknown parameter 'lenght'"):
+        cells(load_study("own.toml"), ["queue.lenght=64"])
+
+
+def test_studies_are_no_recipes(folder):
+    own = folder / "recipes" / "studies"
+    own.mkdir(parents=True)
+    (own / "mine.toml").write_text(TABLE)
+    (own / "broken.toml").write_text("[study]\ntitle = \n")
+    (folder / "recipes" / "plain.toml").write_text('extends = "ifcl_en"\n# [study]\n')
+    assert "plain" in all_recipes()
+    assert not {"studies/mine", "studies/broken"} & set(all_recipes())
+    assert {"studies/mine", "studies/broken"} <= set(all_studies())
+    assert find_study("studies/mine") == own / "mine.toml"
+    assert find_study("ifcl_en") is None
+    assert load_study("studies/mine").name == "studies/mine"
+    with pytest.raises(UnknownNameError, match=r"'studies/mine' is a study, not a recipe\n  → `cse run studies/mine`"):
+        load("studies/mine")
+    with pytest.raises(RecipeError, match=r"mine\.toml:1:2: study: this is a study, not a recipe"):
+        load("recipes/studies/mine.toml")
+    with pytest.raises(RecipeError, match=r"plain\.toml:1:1: this is a recipe, not a study"):
+        load_study("recipes/plain.toml")
+    with pytest.raises(UnknownNameError, match=r"unknown study 'studies/mime'\. Did you mean 'studies/mine'"):
+        load_study("studies/mime")
+    assert "studies/mine" in [study.name for study in studies_of("ifcl", "queue_length")]
+
+
+def test_every_shipped_study_is_valid():
+    """Down to each cell's recipe."""
+    names = list(all_studies())
+    assert len(names) == len(list(SHIPPED.rglob("*.toml"))) > 20
+    assert all(is_study(path) and name.startswith("studies/") for name, path in all_studies().items())
+    for name in names:
+        study = load_study(name)
+        assert study.name == name
+        assert cells(study)
+
+
+def test_list_and_check(folder, capsys):
+    (folder / "own.toml").write_text(TABLE)
+    code, out, err = cse("check", "own.toml", "ifcl_en", capsys=capsys)
+    assert (code, out, err) == (0, "1 recipe and 1 study checked: all valid\n", "")
+    code, out, _ = cse("list", "studies", capsys=capsys)
+    assert code == 0
+    line = next(line for line in out.split("\n") if line.startswith("studies/ifcl_queue_length "))
+    assert line.split()[-3:] == ["ifcl/queue_length", "5", "3"]
+    code, out, _ = cse("list", "recipes", capsys=capsys)
+    assert "studies/" not in out
+
+
+def test_a_broken_study_is_listed_too(folder, capsys):
+    (folder / "recipes").mkdir()
+    (folder / "recipes" / "odd.toml").write_text('[study]\ntitle = "[red]Odd"\n')
+    _, out, _ = cse("list", "studies", capsys=capsys)
+    assert "[red]Odd (not valid: see `cse check`)" in out
+
+
+def test_completion(home):
+    offered = [name for name, _ in complete_recipe_or_study("studies/ifcl_q")]
+    assert offered == ["studies/ifcl_queue_length"] == [name for name, _ in complete_study("studies/ifcl_q")]
+    assert complete_recipe("studies/ifcl_q") == []
+    assert complete_recipe_or_study("simcse_en_r")[0][0] == "simcse_en_roberta"
+    assert complete_kind("stu") == ["studies"]

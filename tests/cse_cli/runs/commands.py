@@ -1,0 +1,113 @@
+"""`cse run` in processes of its own, several for one run: started, looked into, ended, and none left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from cse_cli.core.results import Result
+from cse_cli.tracking.store import Store
+from tests.cse_cli.tracking.stores import points
+from tests.forked import Forked
+
+CSE = ["cse_cli"]
+TORCHRUN = ["torch.distributed.run"]
+ENVIRONMENT = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+
+
+@contextmanager
+def running(*command: object, folder: Path, **environment: str) -> Iterator[Forked]:
+    """Start a command; whatever it has started is gone after the block, also when the test fails."""
+    process = Forked(command, folder, **ENVIRONMENT, **environment)
+    known: dict[int, psutil.Process] = {}
+    try:
+        yield process
+    finally:
+        known |= {each.pid: each for each in below(process)}
+        for each in known.values():
+            with_mercy(each.kill)
+        process.kill()
+        process.communicate()
+
+
+def with_mercy(act: Callable[[], object]) -> None:
+    with suppress(psutil.NoSuchProcess):
+        act()
+
+
+def below(process: Forked) -> list[psutil.Process]:
+    """Return the processes that one has started, and those that these have."""
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def ranks(process: Forked) -> dict[int, psutil.Process]:
+    """Return rank → process of those that train together."""
+    found = {}
+    for each in below(process):
+        try:
+            environment = each.environ()
+            if "RANK" in environment and not any(parent in found.values() for parent in each.parents()):
+                found.setdefault(int(environment["RANK"]), each)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+            continue
+    return found
+
+
+def until(holds: Callable[[], bool], *processes: Forked, seconds: float = 150) -> None:
+    """Wait for something; fail with what the processes said if it does not come."""
+    last = time.monotonic() + seconds
+    while time.monotonic() < last and all(process.poll() is None for process in processes):
+        if holds():
+            return
+        time.sleep(0.2)
+    if holds():
+        return
+    told = []
+    for process in processes:
+        os.killpg(process.pid, signal.SIGKILL)
+        told.append(process.communicate()[1])
+    raise AssertionError("\n".join(told))
+
+
+def running_steps(store: Store) -> list[int]:
+    """Return the last step recorded of every run at work."""
+    found = store.client.search_runs([store.experiment], "attributes.status = 'RUNNING'")
+    recorded = [points(store.client, run.info.run_id, "train/loss") for run in found]
+    return [one[-1][0] if one else 0 for one in recorded]
+
+
+def step(store: Store) -> int:
+    """Return the last step recorded of the run at work."""
+    return max(running_steps(store), default=0)
+
+
+def statuses(store: Store) -> list[str]:
+    found = store.client.search_runs([store.experiment], order_by=["attribute.start_time ASC"])
+    return [one.info.status for one in found]
+
+
+def results(out: str) -> list[Result]:
+    """Return what `--json` printed; fails if stdout holds anything else."""
+    document = json.loads(out)
+    assert set(document) == {"schema_version", "results"}
+    return [Result.model_validate(one) for one in document["results"]]
+
+
+def ended(process: Forked, seconds: float = 200) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=seconds)
+    return process.returncode, out, err
+
+
+def gone(processes: Iterator[psutil.Process] | list[psutil.Process], seconds: float = 15) -> bool:
+    """Tell whether all of them have ended."""
+    return not psutil.wait_procs(list(processes), timeout=seconds)[1]

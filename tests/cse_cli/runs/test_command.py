@@ -1,0 +1,323 @@
+"""`cse run` from the outside: what is asked, what is refused, what is printed and left behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from cse_cli.core.results import Result
+from cse_cli.tracking.store import Store
+from cse_cli.training.trainer import Trainer
+from tests.cse_cli.runs.running import cse
+from tests.cse_cli.tracking.stores import fresh_store
+from tests.shrunken import Small, recipe
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+pytestmark = pytest.mark.usefixtures("few_pairs")
+
+
+@pytest.fixture
+def file(folder: Path, parts: Small) -> str:
+    return recipe(folder, parts).name
+
+
+@pytest.fixture
+def store(home: Path) -> Store:
+    return fresh_store(home)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return lambda *arguments: cse("run", *map(str, arguments), "--device", "cpu", capsys=capsys)
+
+
+def results(out: str) -> list[Result]:
+    """Return what `--json` printed; fails if stdout holds anything else."""
+    document = json.loads(out)
+    assert set(document) == {"schema_version", "results"}
+    assert document["schema_version"] == 1
+    return [Result.model_validate(one) for one in document["results"]]
+
+
+def statuses(store: Store) -> list[str]:
+    found = store.client.search_runs([store.experiment], order_by=["attribute.start_time ASC"])
+    return [one.info.status for one in found]
+
+
+# What is asked for.
+
+
+@pytest.mark.parametrize(("asked", "seeds"), [("2", [0, 1]), ("1,5,7", [1, 5, 7]), ("9,", None), ("1", [0])])
+def test_seeds(asked, seeds, file, run, store):
+    code, out, err = run(file, "--seeds", asked, "--json")
+    if seeds is None:
+        assert (code, out) == (2, "")
+        assert f"--seeds: '{asked}' is neither a number nor a list of numbers" in err
+        return
+    found = results(out)
+    assert (code, [one.seed for one in found]) == (0, seeds)
+    assert len({one.last_state for one in found}) == len(seeds)
+    assert len({one.recipe_hash for one in found}) == 1
+    recorded = [store.client.get_run(one.run_id).data for one in found]
+    assert [one.params["train.seed"] for one in recorded] == [one.tags["cse.seed"] for one in recorded]
+    assert [int(one.tags["cse.seed"]) for one in recorded] == seeds
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--seeds", "0"], "--seeds: '0' is not one or several different seeds"),
+        (["--seeds", "-1"], "--seeds: '-1' is not one or several different seeds"),
+        (["--seeds", "1,1"], "--seeds: '1,1' is not one or several different seeds"),
+        (["--seeds", "1,-2"], "--seeds: '1,-2' is not one or several different seeds"),
+        (["--seeds", "x"], "--seeds: 'x' is neither a number nor a list of numbers"),
+        (["--seeds", ""], "--seeds: '' is neither a number nor a list of numbers"),
+        (["--seeds", f"1,{2**32}"], "different seeds from 0 to 4294967295"),
+        (["--seed", "1", "--seeds", "3"], "--seed and --seeds exclude each other"),
+        (["--seed", "-1"], "'--seed'"),
+        (["--seed", str(2**32)], "'--seed'"),
+        (["--set", "train.stps=1"], "Did you mean 'steps'"),
+        (["--device", "tpu"], "tpu"),
+        (["gone"], "unknown recipe 'gone'"),
+    ],
+)
+def test_refused(options, says, file, run, home, capsys):
+    code, out, err = cse("run", file, *options, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert "Traceback" not in err
+    assert not (home / "mlflow.db").exists()
+
+
+def test_no_recipe_is_named(run, home):
+    code, out, err = run()
+    assert (code, out) == (2, "")
+    assert err == "error: no recipe given\n  → try `cse run quickstart`; `cse list recipes` shows all\n"
+    assert not home.exists()
+
+
+def test_one_seed_and_an_override_are_the_recipe_s_own(file, run, store):
+    _, out, _ = run(file, "--seed", "9", "--set", "train.steps=2", "--json")
+    (one,) = results(out)
+    assert (one.seed, one.steps) == (9, 2)
+    resolved = store.client.get_run(one.run_id).data.params
+    assert (resolved["train.seed"], resolved["train.steps"]) == ("9", "2")
+
+
+def test_without_a_seed_the_recipe_s_own_counts(file, run, store):
+    _, out, _ = run(file, "--json")
+    assert [one.seed for one in results(out)] == [3]
+
+
+# What is printed.
+
+
+def test_tables_on_stdout_progress_on_stderr(file, run, store):
+    code, out, err = run(file, "--seeds", "2", "--set", "evaluate.untrained=true")
+    rows = out.split("\n")
+    assert code == 0
+    assert rows[0].strip() == "small · Small [red]one"
+    assert rows[1].split() == ["dev", "step", "seconds"]
+    assert [row.split()[0] for row in rows[2:7]] == ["untrained", "seed", "seed", "mean", "gain"]
+    assert "small · Small [red]one · seed 1" in err
+    assert "3 steps over 20 sentences · cpu" in err
+    assert "dev.spearman" in err
+    assert "best" in err
+    assert "dev.spearman" not in out
+
+
+def test_two_files_of_one_name_are_two_tables(folder, parts, run, store):
+    (folder / "other").mkdir()
+    first, second = recipe(folder, parts), recipe(folder / "other", parts, steps=2)
+    _, out, _ = run(first, second)
+    assert out.count("small · Small") == 2
+    assert "mean ± std" not in out
+
+
+def test_untrained_scores(file, run, store):
+    _, out, _ = run(file, "--set", "evaluate.untrained=true", "--json")
+    (one,) = results(out)
+    assert one.untrained["dev"]["spearman"] == one.curve[0]
+
+
+def test_a_dry_run_leaves_nothing_but_the_cache(file, folder, run, home):
+    before = sorted(folder.iterdir())
+    code, out, _ = run(file, "--dry-run", "--seeds", "2")
+    assert code == 0
+    assert [line for line in out.split("\n") if line.startswith("small")] == [
+        "small · Small [red]one · seed 0", "small · Small [red]one · seed 1",
+    ]  # fmt: skip
+    assert "3 steps of 4 sentences" in out
+    assert "view anchor → encoder online" in out
+    assert "[CLS]" in out
+    assert [path.name for path in home.iterdir()] == ["cache"]
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_dry_run_as_json(file, run, home):
+    _, out, _ = run(file, "--dry-run", "--json")
+    document = json.loads(out)
+    assert document["schema_version"] == 1
+    (plan,) = document["plans"]
+    assert (plan["recipe"], plan["steps"], plan["sentences"], plan["seed"]) == ("small", 3, 20, 3)
+    assert plan["views"]["anchor"]["shape"][0] == 4
+    assert plan["views"]["anchor"] == plan["views"]["positive"]
+    assert plan["trained"] == plan["weights"] > 0
+
+
+# When something goes wrong.
+
+
+def test_all_recipes_are_checked_before_the_first_starts(file, folder, run, home):
+    (folder / "bad.toml").write_text('extends = "small.toml"\n[train]\nsteps = "many"\n')
+    code, out, err = run(file, "bad.toml")
+    assert (code, out) == (2, "")
+    assert "bad.toml:3:9: train.steps" in err
+    assert not home.exists()
+
+
+def test_one_that_fails_does_not_stop_the_others(file, folder, run, store):
+    (folder / "bad.toml").write_text('extends = "small.toml"\n[encoders.online]\nmodel = "/no/such/model"\n')
+    code, out, err = run("bad.toml", file, "--json")
+    assert code == 3
+    assert [one.recipe for one in results(out)] == ["small"]
+    assert "error: bad seed 3: " in err
+    assert "/no/such/model" in err
+    assert statuses(store) == ["FINISHED"]
+
+
+def test_a_failure_alone_is_one_message(file, run, store):
+    code, out, err = run(file, "--set", "encoders.online.model=/no/such/model", "--json")
+    assert (code, out) == (3, "")
+    assert err.count("error:") == 1
+    assert statuses(store) == []
+
+
+def test_text_longer_than_the_model_takes_is_refused(file, run, store):
+    code, _, err = run(file, "--set", "data.max_length=100")
+    assert code == 2
+    assert "data.max_length = 100, but encoder 'online' takes at most 64 tokens" in err
+
+
+def test_a_full_device_is_a_message(file, run, store, monkeypatch):
+    def full(self: Trainer) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(Trainer, "_step", full)
+    code, out, err = run(file)
+    assert (code, out) == (1, "")
+    assert "Tried to allocate 2.00 GiB.\n  → lower train.batch_size" in err
+    assert statuses(store) == ["FAILED"]
+
+
+# Taking a run up again.
+
+
+@pytest.fixture
+def killed(file: str, run: Run, store: Store, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Stop a run by Ctrl-C before its third step; return its id."""
+    step = Trainer._step
+
+    def stopping(self: Trainer) -> None:
+        if self.progress.step == 2:
+            raise KeyboardInterrupt
+        step(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_step", stopping)
+        code, out, err = run(file, "--seed", "8")
+    (one,) = store.client.search_runs([store.experiment])
+    run_id = str(one.info.run_id)
+    assert (code, out) == (130, "")
+    assert err.rstrip().split("\n")[-1] == f"stopped; go on with: cse run --resume {run_id[:8]}"
+    assert one.info.status == "KILLED"
+    return run_id
+
+
+def test_ctrl_c_before_the_first_step_leaves_nothing_to_resume(file, run, store, home, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cse_cli.training.run.record_inputs", interrupted)
+    code, _, err = run(file)
+    assert code == 130
+    assert err.rstrip().endswith("stopped before the first step")
+    assert "Traceback" not in err
+    assert statuses(store) == ["KILLED"]
+
+
+def test_a_resumed_run_ends_like_an_unbroken_one(killed, file, run, store):
+    code, out, err = run("--resume", killed[:6], "--json")
+    (resumed,) = results(out)
+    assert code == 0
+    assert "seed 8, going on after step 2" in err
+    _, out, _ = run(file, "--seed", "8", "--json")
+    (whole,) = results(out)
+    same = {"finished", "seconds", "sentences_per_second", "speed", "run_id"}
+    assert resumed.model_dump(exclude=same) == whole.model_dump(exclude=same)
+    assert resumed.run_id == killed
+    assert statuses(store) == ["FINISHED", "FINISHED"]
+
+
+def test_a_finished_run_is_not_resumed(killed, run):
+    run("--resume", killed)
+    code, out, err = run("--resume", killed)
+    assert (code, out) == (2, "")
+    assert err == f"error: run {killed[:8]} is finished\n  → `cse runs show {killed[:8]}` shows its scores\n"
+
+
+def test_changed_settings_are_named_with_both_values(killed, file, run, store):
+    code, out, err = run(
+        file, "--resume", killed, "--set", "train.learning_rate=0.5", "--set", "losses.info_nce.temperature=0.2",
+        "--set", "title=Other",
+    )  # fmt: skip
+    assert (code, out) == (2, "")
+    assert err == (
+        f"error: run {killed[:8]} cannot go on with changed settings:\n"
+        "  train.learning_rate: 3e-05 → 0.5\n"
+        "  losses.info_nce.temperature: 0.05 → 0.2\n"
+        "  → put them back, or start a new run without --resume\n"
+    )
+    assert statuses(store) == ["KILLED"]
+
+
+@pytest.mark.parametrize("how", [["--seed", "9"], ["--set", "train.seed=9"]])
+@pytest.mark.parametrize("named", [True, False])
+def test_another_seed_is_a_changed_setting(killed, file, run, how, named):
+    code, _, err = run(*([file] if named else []), "--resume", killed, *how)
+    assert code == 2
+    assert "  train.seed: 8 → 9\n" in err
+
+
+def test_prose_may_change(killed, file, run):
+    code, out, _ = run(file, "--resume", killed, "--set", "title=Other", "--set", "description=more", "--json")
+    (one,) = results(out)
+    assert (code, one.title, one.recipe, one.seed) == (0, "Other", "small", 8)
+
+
+def test_a_resumed_run_needs_no_recipe_file(killed, file, folder, run):
+    (folder / file).unlink()
+    code, out, _ = run("--resume", killed, "--json")
+    assert (code, results(out)[0].recipe) == (0, "small")
+
+
+@pytest.mark.parametrize("more", [["--seeds", "3"], ["other.toml"]])
+def test_resume_takes_up_one_run(more, killed, file, run):
+    code, _, err = run(file, *more, "--resume", killed)
+    assert code == 2
+    assert "--resume takes up one run" in err
+
+
+def test_an_unknown_run_id(killed, run):
+    wrong = killed[:6] + ("0" if killed[6] != "0" else "1") + killed[7]
+    code, _, err = run("--resume", wrong)
+    assert code == 2
+    assert f"no run with an id starting with '{wrong}'" in err
+    assert f"Did you mean '{killed[:8]}'?" in err
+    assert "`cse runs ls`" in err

@@ -1,0 +1,144 @@
+"""A process that dies, fails or is stopped ends all the others within seconds, with one message; the run can go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from cse_cli.tracking.store import Store
+from tests.cse_cli.runs.commands import CSE, below, ended, gone, ranks, results, running, statuses, step, until
+from tests.cse_cli.tracking.stores import fresh_store
+from tests.shrunken import recipe, small
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 10.0
+"""Longest time from a death to the end of the command."""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return recipe(tmp_path, small(tmp_path), steps=20_000, evaluate_every=0, checkpoint_every=20)
+
+
+@pytest.fixture
+def store(home: Path) -> Store:
+    return fresh_store(home)
+
+
+def two(file: Path, *more: str, **environment: str):
+    return running(*CSE, "run", file, "--device", "cpu", "--processes", 2, "--json", *more, folder=file.parent)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_rank(rank, file, store):
+    with two(file) as process:
+        until(lambda: step(store) >= 40, process)
+        both = ranks(process)
+        assert sorted(both) == [0, 1]
+        everything = below(process)
+        began = time.monotonic()
+        both[rank].kill()
+        code, out, err = ended(process)
+        took = time.monotonic() - began
+        assert gone(everything)
+    (run,) = store.client.search_runs([store.experiment])
+    lines = err.rstrip().split("\n")
+    assert (code, out) == (1, ""), err
+    assert took < SECONDS, took
+    said = f"rank {rank} of 2 (pid {both[rank].pid} on {os.uname().nodename}) was ended by SIGKILL"
+    assert [line for line in lines if line.startswith("error:")] == [
+        f"error: {said}; the kernel does so where memory runs out"
+    ]
+    assert lines[-1] == f"  → go on with: cse run --resume {run.info.run_id[:8]}"
+    assert "Traceback" not in err
+    if rank == 0:
+        assert run.info.status == "RUNNING"  # nobody was left to say so; `cse runs` finds it by its process
+    else:
+        assert run.info.status in ("FAILED", "KILLED")
+
+    with running(
+        *CSE, "run", "--resume", run.info.run_id[:8], "--device", "cpu", "--processes", 2, folder=file.parent
+    ) as again:
+        heard = ""
+        while "going on after step" not in heard:
+            line = again.stderr.readline()
+            assert line, heard
+            heard += line
+        assert int(heard.rpartition("going on after step ")[2]) >= 20
+
+
+def test_a_loss_that_is_no_number(file, store):
+    with two(file, "--set", "train.learning_rate=1e30", "--set", "train.clip_norm=0") as process:
+        everything = ranks(process)
+        code, out, err = ended(process)
+        assert gone(list(everything.values()))
+    assert (code, out) == (1, ""), err
+    assert err.count("error:") == 1
+    assert "error: the loss is nan at step" in err or "error: the loss is inf at step" in err
+    assert err.rstrip().endswith("→ lower train.learning_rate, raise the temperature, or use precision = 'fp32'")
+    assert "Traceback" not in err
+    assert statuses(store) == ["FAILED"]
+
+
+def test_what_is_missing_has_the_exit_code_of_a_single_run(file, store):
+    with two(file, "--set", "encoders.online.model=/no/such/model") as process:
+        code, out, err = ended(process)
+    assert (code, out) == (3, ""), err
+    assert err.count("error:") == 1
+    assert "/no/such/model" in err
+    assert statuses(store) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_asked_to_stop(number, code, file, store):
+    with two(file) as process:
+        until(lambda: step(store) >= 40, process)
+        everything = below(process)
+        os.killpg(process.pid, number)  # as a terminal does: the ranks are in sessions of their own
+        found, out, err = ended(process)
+        assert gone(everything)
+    (run,) = store.client.search_runs([store.experiment])
+    assert (found, out) == (code, ""), err
+    assert err.rstrip().split("\n")[-1] == f"stopped; go on with: cse run --resume {run.info.run_id[:8]}"
+    assert "Traceback" not in err
+    assert run.info.status == "KILLED"
+
+
+def test_ranks_end_with_their_parent(file, store):
+    with two(file) as process:
+        until(lambda: step(store) >= 40, process)
+        everything = below(process)
+        assert len(everything) >= 2
+        process.kill()
+        assert gone(everything)
+    assert statuses(store) == ["KILLED"]
+
+
+def test_a_rank_that_waits_for_ever_ends_itself(file, store):
+    """As in a collective of NCCL: a stopped process keeps its connections, so that nothing breaks the others' wait."""
+    with two(file) as process:
+        until(lambda: step(store) >= 40, process)
+        both, everything = ranks(process), below(process)
+        both[1].suspend()
+        time.sleep(1)  # rank 0 waits for it by now
+        process.terminate()
+        assert gone([both[0]], seconds=SECONDS)
+        both[1].kill()
+        code, out, err = ended(process)
+        assert gone(everything)
+    assert (code, out) == (143, ""), err
+
+
+def test_the_result_is_that_of_the_command_alone(file, store):
+    short = ["--set", "train.steps=5", "--seeds", "2"]
+    with two(file, *short) as process:
+        code, out, err = ended(process)
+    assert code == 0, err
+    assert [one.seed for one in results(out)] == [0, 1]
+    assert all(one.steps == 5 for one in results(out))
+    assert statuses(store) == ["FINISHED", "FINISHED"]

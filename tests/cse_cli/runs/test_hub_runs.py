@@ -1,0 +1,147 @@
+"""Runs on models and data of the hub: commits recorded, found again, kept on resume; packed for other machines."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from cse_cli.core.console import Silent
+from cse_cli.core.run_folder import find
+from cse_cli.data.pack import archived, pack, unpack
+from cse_cli.data.requirements import fetch, merged_requirements
+from cse_cli.recipe.load import load
+from cse_cli.training.build import Job
+from cse_cli.training.run import execute
+from registry import hub, models
+from registry.errors import MissingError
+from tests.fake_hub.fixture import use
+from tests.fake_hub.server import FakeHub
+from tests.tiny import tiny_bert
+
+pytestmark = pytest.mark.process
+
+RECIPE = """
+schema = 1
+title = "SimCSE on the hub"
+[data]
+dataset = "hf:someone/text"
+max_length = 8
+[encoders.online]
+name = "transformer"
+model = "someone/bert"
+[views.anchor]
+[views.positive]
+[losses.info_nce]
+[train]
+steps = 4
+batch_size = 4
+evaluate_every = 2
+precision = "fp32"
+[evaluate]
+select = "dev.spearman"
+max_length = 8
+[evaluators.dev]
+name = "sts"
+file = "hf:someone/pairs"
+split = "validation"
+"""
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A hub with a model, a text and pairs that no catalogue knows; the recipe of all three."""
+    content = tmp_path / "content"
+    shutil.copytree(tiny_bert(tmp_path), content / "models/someone/bert")
+    text = content / "datasets/someone/text"
+    text.mkdir(parents=True)
+    (text / "train.jsonl").write_text("".join(json.dumps({"text": f"a {n} b"}) + "\n" for n in range(20)))
+    pairs = content / "datasets/someone/pairs"
+    pairs.mkdir(parents=True)
+    rows = [{"sentence1": "a b", "sentence2": "b c" * n, "score": n} for n in range(1, 6)]
+    (pairs / "validation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    with FakeHub(content) as server:
+        use(server, tmp_path / "hf", monkeypatch)
+        yield server, str(tmp_path / "recipe.toml")
+
+
+def job(recipe, **options):
+    return Job(load(recipe), 42, "cpu", **options)
+
+
+class Interrupted(Silent):
+    """Ends its run after step 2, as Ctrl-C does."""
+
+    def __init__(self):
+        self.run_id = ""
+
+    def started(self, run):
+        self.run_id = run.run_id
+
+    def evaluated(self, step, scores, best):
+        if step == 2:
+            raise KeyboardInterrupt
+
+
+def test_commits_are_recorded_and_a_second_run_asks_nothing(world):
+    server, recipe = world
+    first = execute(job(recipe), Silent())
+    assert first.commits == {
+        "model someone/bert": server.repos["models", "someone/bert"].main,
+        "dataset someone/text": server.repos["datasets", "someone/text"].main,
+        "dataset someone/pairs": server.repos["datasets", "someone/pairs"].main,
+    }
+    server.log.clear()
+    second = execute(job(recipe), Silent())
+    assert server.log == []
+    assert (second.scores, second.commits, second.last_state) == (first.scores, first.commits, first.last_state)
+
+
+def test_a_run_is_taken_up_with_its_own_commits(world):
+    server, recipe = world
+    whole = execute(job(recipe), Silent())
+    stopped = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        execute(job(recipe), stopped)
+    folder = find(stopped.run_id)
+    assert folder.commits == whole.commits
+    config = server.content / "models/someone/bert/config.json"  # the owner publishes something else
+    config.write_text(config.read_text().replace("{", '{"note": "new",', 1))
+    server.load()
+    models.locate("someone/bert", force=True)
+    assert hub.used()["model someone/bert"] != whole.commits["model someone/bert"]
+    resumed = execute(job(recipe, resume=folder), Silent())
+    assert resumed.commits == whole.commits
+    assert resumed.last_state == whole.last_state
+
+
+def test_what_the_hub_has_not_is_told_with_the_rest_before_anything_is_downloaded(world, tmp_path):
+    server, recipe = world
+    wrong = load(recipe, ['encoders.online.model="someone/brt"', 'evaluators.dev.file="hf:someone/pars"'])
+    with pytest.raises(MissingError) as caught:
+        fetch(merged_requirements([wrong.recipe]), lambda *_: None)
+    told = str(caught.value)
+    assert "2 things that the run needs cannot be had" in told
+    assert "the hub has no model 'someone/brt', or it is private" in told
+    assert "someone/pars" in told
+    assert not [line for line in server.log if "resolve" in line and "README" not in line]
+
+
+def test_an_archive_takes_a_run_to_a_machine_without_internet(world, tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    server, recipe = world
+    here = fetch(merged_requirements([load(recipe).recipe]), lambda *_: None)
+    pack(archived([path for one in here for path in one.paths]), [recipe], tmp_path / "r.tar", lambda *_: None)
+    expected = execute(job(recipe), Silent())
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    hub.unreachable.cache_clear()
+    with pytest.raises(MissingError, match="3 things"):
+        fetch(merged_requirements([load(recipe).recipe]), lambda *_: None)
+    unpack(tmp_path / "r.tar", lambda *_: None)
+    server.log.clear()
+    assert execute(job(recipe), Silent()).last_state == expected.last_state
+    assert server.log == []

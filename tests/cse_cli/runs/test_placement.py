@@ -1,0 +1,153 @@
+"""How many processes and devices a command line takes, and what it is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from cse_cli.core.devices import choose
+from cse_cli.core.distributed import own_device
+from cse_cli.core.processes import VARIABLES, Place, place
+from cse_cli.recipe.load import load
+from cse_cli.runs.distributed import Way, way
+from cse_cli.training.build import Job
+from registry.errors import CseError
+from tests.cse_cli.runs.running import cse
+from tests.shrunken import Small, recipe
+
+TORCHRUN = dict(zip(VARIABLES, ("1", "2", "1", "127.0.0.1", "29500"), strict=True))
+
+
+@pytest.fixture
+def job(tmp_path: Path, parts: Small) -> Job:
+    """A run with 12 sentences a batch."""
+    return Job(load(str(recipe(tmp_path, parts, batch_size=12))), 3)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch):
+    """Pretend that there are so many CUDA devices."""
+
+    def there_are(count: int) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+    return there_are
+
+
+def torchrun(monkeypatch: pytest.MonkeyPatch, **changed: str) -> None:
+    for name, value in {**TORCHRUN, **changed}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("devices", "device", "processes"),
+    [
+        (0, "auto", 1),
+        (1, "auto", 1),
+        (2, "auto", 2),
+        (4, "auto", 4),
+        (4, "cuda", 4),
+        (4, "cpu", 1),
+        (4, "cuda:1", 1),
+        (5, "auto", 4),  # of 12 sentences, five processes cannot have equally many
+        (8, "auto", 6),
+    ],
+)
+def test_one_run_takes_all_devices(devices, device, processes, job, cuda):
+    cuda(devices)
+    assert way([job], device, None, None) == Way(processes)
+
+
+def test_several_runs_take_a_device_each(job, cuda):
+    cuda(2)
+    assert way([job] * 5, "auto", None, None) == Way(places=("cuda:0", "cuda:1"))
+    assert way([job] * 5, "cuda", None, None) == Way(places=("cuda:0", "cuda:1"))
+    assert way([job] * 5, "auto", None, 4) == Way(places=("cuda:0", "cuda:1", "cuda:0", "cuda:1"))
+    assert way([job] * 5, "auto", 2, None) == Way(2)
+    assert way([job] * 5, "auto", 1, None) == Way(1)
+    cuda(4)
+    assert way([job] * 2, "auto", None, None) == Way(places=("cuda:0", "cuda:1"))
+
+
+def test_on_the_cpu_runs_follow_each_other_unless_asked(job, cuda):
+    cuda(0)
+    assert way([job] * 5, "auto", None, None) == Way()
+    assert way([job] * 5, "auto", None, 2) == Way(places=("auto", "auto"))
+    assert way([job] * 2, "cpu", None, 1) == Way()
+
+
+@pytest.mark.parametrize(
+    ("devices", "device", "processes", "says"),
+    [
+        (0, "auto", 5, r"5 processes cannot share small's train.batch_size = 12 evenly\n  → use --processes [46]"),
+        (2, "auto", 3, r"3 processes need a CUDA device each, and 2 may be used here\n  → use --processes 2"),
+        (
+            2,
+            "cuda:1",
+            2,
+            r"2 processes need a CUDA device each, and 1 may be used here\n  → use --processes 1 or --device cuda",
+        ),
+    ],
+)
+def test_numbers_that_cannot_be_had(devices, device, processes, says, job, cuda):
+    cuda(devices)
+    with pytest.raises(CseError) as caught:
+        way([job], device, processes, None)
+    assert re.search(says, str(caught.value))
+
+
+def test_processes_and_workers_exclude_each_other(job):
+    with pytest.raises(CseError, match="exclude each other"):
+        way([job], "cpu", 2, 2)
+
+
+def test_a_process_of_torchrun_starts_none(job, cuda, monkeypatch):
+    cuda(4)
+    torchrun(monkeypatch)
+    assert way([job], "auto", None, None) == way([job] * 3, "auto", None, None) == Way()
+    with pytest.raises(CseError, match="--processes: torchrun has started"):
+        way([job], "auto", 2, None)
+    with pytest.raises(CseError, match="--workers: torchrun has started"):
+        way([job], "auto", None, 2)
+
+
+def test_the_place_among_others(monkeypatch):
+    assert place() is None
+    torchrun(monkeypatch)
+    assert place() == Place(rank=1, world=2, local=1)
+    monkeypatch.delenv("LOCAL_RANK")
+    assert place() is None, "a scheduler's RANK alone means nothing"
+
+
+@pytest.mark.parametrize("changed", [{"RANK": "2"}, {"RANK": "x"}, {"WORLD_SIZE": "0"}, {"LOCAL_RANK": "-1"}])
+def test_an_impossible_place(changed, monkeypatch, capsys):
+    torchrun(monkeypatch, **changed)
+    code, out, err = cse("run", "quickstart", capsys=capsys)
+    assert (code, out) == (2, "")
+    name, value = next(iter(changed.items()))
+    assert f"{name}={value}" in err
+    assert "→ start with torchrun, or unset these" in err
+
+
+def test_each_process_has_a_device_of_its_own(cuda, monkeypatch):
+    third = Place(rank=6, world=8, local=2)
+    cuda(4)
+    assert own_device(third, "auto") == own_device(third, "cuda") == torch.device("cuda:2")
+    assert own_device(third, "cpu") is None
+    with pytest.raises(CseError, match="'cuda:1' is one device, and 8 processes need one each"):
+        own_device(third, "cuda:1")
+    cuda(2)
+    with pytest.raises(CseError, match="process 2 of this machine has no CUDA device of its own: 2 found"):
+        own_device(third, "auto")
+    cuda(0)
+    assert own_device(third, "auto") is None
+    monkeypatch.setattr("cse_cli.core.devices.world_size", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 2)
+    cuda(4)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    assert [choose(device, "fp32").device for device in ("auto", "cuda")] == [torch.device("cuda:2")] * 2
+    assert choose("cpu").device == torch.device("cpu")

@@ -1,0 +1,243 @@
+"""`cse run STUDY`: which runs it does, which it leaves alone, and what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cse_cli.core.results import Result
+from cse_cli.recipe.load import load
+from cse_cli.runs.study import claim
+from cse_cli.tracking.store import Store
+from cse_cli.training.trainer import Trainer
+from tests.cse_cli.recipe.tiny_study import grid, runs, times
+from tests.cse_cli.runs.running import cse
+from tests.cse_cli.tracking.stores import fresh_store
+from tests.shrunken import Small, recipe
+
+Run = Callable[..., tuple[int, str, str]]
+
+pytestmark = pytest.mark.usefixtures("few_pairs")
+
+
+@pytest.fixture
+def folder(folder: Path, parts: Small) -> Path:
+    recipe(folder, parts)
+    return folder
+
+
+@pytest.fixture
+def store(home: Path) -> Store:
+    return fresh_store(home)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return lambda *arguments: cse("run", *map(str, arguments), "--device", "cpu", capsys=capsys)
+
+
+def studies(out: str) -> list[dict[str, Any]]:
+    document = json.loads(out)
+    assert document["schema_version"] == 1
+    found: list[dict[str, Any]] = document["studies"]
+    return found
+
+
+def test_cells_and_seeds(folder, run, store):
+    code, out, err = run(grid(folder, "[0.05, 0.1]", seeds="[3, 5]"), "--json")
+    (one,) = studies(out)
+    assert code == 0
+    assert "2 cells × 2 seeds = 4 runs: 0 finished, 4 to run" in err
+    assert [(cell["row"], cell["finished"]) for cell in one["cells"]] == [
+        ("losses.info_nce.temperature=0.05", [3, 5]),
+        ("losses.info_nce.temperature=0.1", [3, 5]),
+    ]
+    hashes = [load("small.toml", [f"losses.info_nce.temperature={t}"]).recipe.hash() for t in (0.05, 0.1)]
+    assert [cell["hash"] for cell in one["cells"]] == hashes
+    rows = [f"tiny/losses.info_nce.temperature={t}/" for t in (0.05, 0.1)]
+    assert runs(store) == [
+        (recipe_hash, seed, "FINISHED", row)
+        for seed in ("3", "5")
+        for recipe_hash, row in zip(hashes, rows, strict=True)
+    ]
+    results = [Result.model_validate(result) for result in one["results"]]
+    scores = [r.scores["dev"]["spearman"] for r in results if r.recipe_hash == hashes[0]]
+    about = one["cells"][0]["scores"]["dev.spearman"]
+    assert (about["n"], about["mean"]) == (2, pytest.approx(sum(scores) / 2))
+    assert about["std"] == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
+
+
+def test_what_is_finished_is_not_done_again(folder, run, store):
+    run("small.toml", "--seed", "0", "--set", "losses.info_nce.temperature=0.1")
+    (first,) = times(store)
+    code, out, err = run(grid(folder), "--json")
+    assert code == 0
+    assert "3 runs: 1 finished, 2 to run" in err
+    (one,) = studies(out)
+    assert (one["ran"], one["finished_before"]) == (2, 1)
+    assert first in times(store)
+
+    code, out, err = run("tiny.toml", "--seeds", "2", "--json")
+    (one,) = studies(out)
+    assert "3 cells × 2 seeds = 6 runs: 3 finished, 3 to run" in err
+    assert (code, one["ran"]) == (0, 3)
+
+    code, out, err = run("tiny.toml", "--seeds", "2")
+    assert "6 runs: 6 finished, 0 to run" in err
+    assert "run 1 of" not in err
+    assert code == 0
+    assert set(times(store).values()) == {1}
+    assert len(times(store)) == 6
+    lines = [line.split() for line in out.split("\n")]
+    assert next(line[:2] for line in lines if "temperature=0.05" in str(line)) == [
+        "losses.info_nce.temperature=0.05",
+        "2",
+    ]
+    assert "Tiny [red]one" in out
+
+
+def test_cells_of_one_experiment_run_once(folder, run, store):
+    code, out, err = run(grid(folder, "[0.1, 0.05]", more='set = ["losses.info_nce.weight=1.0"]'), "--json")
+    assert code == 0
+    (folder / "twice.toml").write_text(
+        '[study]\ntitle = "Twice"\nrecipe = "small.toml"\nseeds = 1\n'
+        '[[study.rows]]\nrow = "as it is"\n'
+        '[[study.rows]]\nrow = "said"\nset = ["losses.info_nce.temperature=0.05"]\n'
+        '[[study.rows]]\nrow = "other"\nset = ["losses.info_nce.temperature=0.3"]\n'
+    )
+    code, out, err = run("twice.toml", "--json")
+    assert code == 0
+    assert "3 cells (2 different) × 1 seed = 2 runs: 1 finished, 1 to run" in err
+    (one,) = studies(out)
+    assert [cell["scores"]["dev.spearman"]["n"] for cell in one["cells"]] == [1, 1, 1]
+    assert one["cells"][0]["scores"] == one["cells"][1]["scores"]
+    assert runs(store)[-1][3] == "twice/other/"
+
+
+def test_settings_of_the_command_line_are_of_every_cell(folder, run, store):
+    code, out, _ = run(grid(folder, "[0.05]"), "--set", "train.steps=2", "--seed", "4", "--json")
+    (one,) = studies(out)
+    assert (code, one["seeds"]) == (0, [4])
+    assert [result["steps"] for result in one["results"]] == [2]
+    assert one["cells"][0]["set"] == ["losses.info_nce.temperature=0.05", "train.steps=2"]
+
+
+def test_dry_run_builds_and_writes_nothing(folder, run, home):
+    code, out, err = run(grid(folder, seeds="2"), "--dry-run")
+    assert (code, err) == (0, "")
+    assert "3 cells × 2 seeds = 6 runs: 0 finished, 6 to run" in out
+    assert "--set losses.info_nce.temperature=0.05" in out
+    assert not (home / "runs").exists()
+    assert not (home / "mlflow.db").exists()
+    _, out, _ = run("tiny.toml", "--dry-run", "--json")
+    assert [cell["finished"] for cell in studies(out)[0]["cells"]] == [[], [], []]
+
+
+def test_a_cell_that_fails_does_not_stop_the_others(folder, run, store):
+    grid(folder)
+    (folder / "fails.toml").write_text(
+        '[study]\ntitle = "Fails"\nrecipe = "small.toml"\nseeds = 1\n'
+        '[[study.rows]]\nrow = "no number"\nset = ["train.learning_rate=1e30", "train.clip_norm=0"]\n'
+        '[[study.rows]]\nrow = "good"\n'
+    )
+    code, out, err = run("fails.toml", "--json")
+    assert code == 1
+    (one,) = studies(out)
+    (failure,) = one["failures"]
+    assert (failure["row"], failure["seed"], failure["exit_code"]) == ("no number", 0, 1)
+    assert "loss" in failure["message"]
+    assert "error: no number · seed 0: " in err
+    assert [run[2] for run in runs(store)] == ["FAILED", "FINISHED"]
+    code, out, err = run("fails.toml")
+    assert code == 1
+    assert "2 runs: 1 finished, 1 to run" in err
+    assert "1 of 2 runs are missing" in err
+    assert "failed: no number · seed 0: " in err
+    assert "Traceback" not in err
+
+
+def test_an_unfinished_run_is_taken_up(folder, run, store, monkeypatch):
+    recipe_file = folder / "small.toml"
+    recipe_file.write_text(recipe_file.read_text().replace("steps = 3", "steps = 6"))
+    grid(folder, "[0.05, 0.1]")
+    steps = Trainer._step
+    done = []
+
+    def interrupted(trainer: Trainer) -> None:
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(1)
+        steps(trainer)
+
+    monkeypatch.setattr(Trainer, "_step", interrupted)
+    code, out, err = run("tiny.toml")
+    assert (code, out) == (130, "")
+    assert err.rstrip().split("\n")[-1].startswith("stopped in run ")
+    assert err.rstrip().endswith("the same command goes on from there: cse run tiny.toml …")
+    assert [one[2] for one in runs(store)] == ["KILLED"]
+
+    monkeypatch.setattr(Trainer, "_step", steps)
+    code, out, err = run("tiny.toml", "--json")
+    assert code == 0
+    assert "going on after step 2" in err
+    assert [one[2] for one in runs(store)] == ["FINISHED", "FINISHED"]
+    assert set(times(store).values()) == {1}
+
+
+def test_a_run_that_cannot_go_on_starts_anew(folder, run, store, home, monkeypatch):
+    steps = Trainer._step
+    grid(folder, "[0.05]")
+    monkeypatch.setattr(Trainer, "_step", lambda trainer: (_ for _ in ()).throw(KeyboardInterrupt))
+    run("tiny.toml")
+    (checkpoint,) = home.glob("runs/*/checkpoint.pt")
+    checkpoint.write_bytes(b"torn")
+    monkeypatch.setattr(Trainer, "_step", steps)
+    code, _, err = run("tiny.toml")
+    assert code == 0
+    assert "cannot go on, so it starts anew: checkpoint" in err
+    assert [one[2] for one in runs(store)] == ["FAILED", "FINISHED"]
+
+
+def test_what_another_process_has_is_waited_for(folder, run, store, monkeypatch):
+    """Its claim comes free without a result: the run is taken over."""
+    grid(folder, "[0.05, 0.1]")
+    held = claim(load("small.toml", ["losses.info_nce.temperature=0.05"]).recipe.hash(), 0)
+    assert held.__enter__()
+    waited = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(len(runs(store)))
+        held.__exit__(None, None, None)
+
+    monkeypatch.setattr("cse_cli.runs.study.sleep", sleep)
+    code, _, err = run("tiny.toml")
+    assert code == 0
+    assert waited == [1], "the free one is done first"
+    assert "waiting for 1 run that other processes are at" in err
+    assert [one[3] for one in runs(store)] == [f"tiny/losses.info_nce.temperature={t}/" for t in (0.1, 0.05)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["tiny.toml", "small.toml"], "'small.toml' is not a study, but others here are"),
+        (["tiny.toml", "--resume", "3f"], "a study goes on by itself"),
+        (["tiny.toml", "--processes", "2"], "--processes is for single runs"),
+        (["tiny.toml", "--seeds", "0"], "--seeds: '0' is not one"),
+        (["tiny.toml", "--device", "tpu"], "tpu"),
+        (["tiny.toml", "--set", "train.stesp=1"], "--set train.stesp: unknown key 'stesp' of [train]. Did you mean"),
+        (["studies/ifcl_queue_lenght"], "unknown study 'studies/ifcl_queue_lenght'. Did you mean"),
+        (["studies/ifcl_queue_length", "--set", "data.datset=1"], "--set data.datset: unknown key"),
+    ],
+)
+def test_refused(arguments, says, folder, home, capsys):
+    grid(folder)
+    code, out, err = cse("run", *arguments, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert "Traceback" not in err
+    assert not (home / "mlflow.db").exists()

@@ -1,0 +1,189 @@
+"""Studies in processes of their own: killed, interrupted, several at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cse_cli.tracking.store import Store
+from tests.cse_cli.recipe.tiny_study import grid, runs, times
+from tests.cse_cli.tracking.stores import fresh_store, points
+from tests.forked import Forked
+from tests.shrunken import recipe, small
+
+pytestmark = pytest.mark.slow
+
+STEPS = 150
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    recipe(tmp_path, small(tmp_path), steps=STEPS, evaluate_every=0, checkpoint_every=10)
+    return tmp_path
+
+
+@pytest.fixture
+def store(home: Path) -> Store:
+    return fresh_store(home)
+
+
+def cse(study: str, *more: str, folder: Path) -> Forked:
+    return Forked(["cse_cli", "run", study, "--device", "cpu", "--json", *more], folder)
+
+
+def until(holds: Callable[[], bool], *processes: Forked) -> None:
+    """Wait for something that the store shows."""
+    last = time.monotonic() + 120
+    while time.monotonic() < last:
+        if holds():
+            return
+        time.sleep(0.2)
+    told = []
+    for process in processes:
+        process.kill()
+        told.append(process.communicate()[1])
+    raise AssertionError("\n".join(told))
+
+
+def statuses(store: Store) -> list[str]:
+    return [status for _, _, status, _ in runs(store)]
+
+
+def step(store: Store, status: str) -> int:
+    """Return the last step recorded of a run with this status; 0 where there is none."""
+    found = store.client.search_runs([store.experiment], f"attributes.status = '{status}'")
+    recorded = [points(store.client, run.info.run_id, "train/loss") for run in found]
+    return max((one[-1][0] for one in recorded if one), default=0)
+
+
+def ended(process: Forked) -> tuple[int, dict, str]:
+    out, err = process.communicate(timeout=240)
+    return process.returncode, json.loads(out)["studies"][0], err
+
+
+def test_killed_half_way_and_run_again(folder, store):
+    """What is finished is not computed again; the run that was cut off goes on; the rest is done."""
+    killed = cse(grid(folder), folder=folder)
+    until(lambda: statuses(store) == ["FINISHED", "RUNNING"] and step(store, "RUNNING") >= 30, killed)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    before = store.client.search_runs([store.experiment], "attributes.status = 'FINISHED'")[0].info
+
+    code, again, err = ended(cse("tiny.toml", folder=folder))
+
+    assert code == 0, err
+    assert "3 cells × 1 seed = 3 runs: 1 finished, 2 to run" in err
+    assert again["ran"] == 2
+    assert err.count("going on after step") == 1
+    assert statuses(store) == ["FINISHED"] * 3
+    assert set(times(store).values()) == {1}
+    after = store.client.get_run(before.run_id).info
+    assert (after.start_time, after.end_time) == (before.start_time, before.end_time)
+    assert [cell["finished"] for cell in again["cells"]] == [[0]] * 3
+
+
+def test_two_processes_share_the_work(folder, store):
+    grid(folder, seeds="2")
+    both = [cse("tiny.toml", folder=folder) for _ in range(2)]
+    found = [ended(process) for process in both]
+    assert [code for code, _, _ in found] == [0, 0], [err for _, _, err in found]
+    assert sum(one["ran"] for _, one, _ in found) == 6
+    assert all(one["ran"] >= 1 for _, one, _ in found)
+    assert len(times(store)) == 6
+    assert set(times(store).values()) == {1}, "never a cell twice"
+    assert found[0][1]["cells"] == found[1][1]["cells"]
+
+
+def stop_between_writes(process: Forked, home: Path) -> None:
+    """Stop a process at a moment when others can write."""
+    while True:
+        os.killpg(process.pid, signal.SIGSTOP)
+        with closing(sqlite3.connect(home / "mlflow.db", timeout=0)) as database:
+            try:
+                database.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError:
+                os.killpg(process.pid, signal.SIGCONT)
+        time.sleep(0.01)
+
+
+def test_a_process_takes_over_what_a_killed_one_leaves(folder, store, home):
+    grid(folder, "[0.05]")
+    first = cse("tiny.toml", folder=folder)
+    until(lambda: step(store, "RUNNING") >= 20, first)
+    stop_between_writes(first, home)  # so that it does not come to its end meanwhile
+    try:
+        second = cse("tiny.toml", folder=folder)
+        heard = ""
+        while "waiting for 1 run that other processes are at" not in heard:
+            line = second.stderr.readline()
+            assert line, heard
+            heard += line
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    code, one, err = ended(second)
+    assert (code, one["ran"]) == (0, 1), err
+    assert "going on after step" in err
+    assert (statuses(store), set(times(store).values())) == (["FINISHED"], {1})
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_asked_to_stop(number, code, folder, store):
+    process = cse(grid(folder), folder=folder)
+    until(lambda: step(store, "RUNNING") >= 20, process)
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (code, ""), err
+    (run,) = store.client.search_runs([store.experiment])
+    last = f"stopped in run {run.info.run_id[:8]}; the same command goes on from there: cse run tiny.toml …"
+    assert err.rstrip().split("\n")[-1] == last
+    assert "Traceback" not in err
+    assert run.info.status == "KILLED"
+
+
+def test_workers(folder, store):
+    code, one, err = ended(cse(grid(folder), "--workers", "2", folder=folder))
+    assert code == 0, err
+    assert (one["ran"], statuses(store), set(times(store).values())) == (3, ["FINISHED"] * 3, {1})
+    lines = [line for line in err.rstrip().split("\n")[2:] if "warning" not in line]
+    assert all(line.startswith(("[1 cpu] ", "[2 cpu] ")) for line in lines), err
+    assert sum("] done · " in line for line in lines) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_their_parent(number, folder, store):
+    process = cse(grid(folder, "[0.05, 0.1]"), "--workers", "2", folder=folder)
+    until(lambda: statuses(store) == ["RUNNING"] * 2 and step(store, "RUNNING") >= 20, process)
+    workers = psutil.Process(process.pid).children()
+    assert len(workers) == 2
+    os.kill(process.pid, number)
+    psutil.wait_procs(workers, timeout=60)
+    assert not any(worker.is_running() for worker in workers)
+    process.communicate(timeout=60)
+    assert statuses(store) == ["KILLED"] * 2
+
+
+def test_failures_of_workers_are_told_once(folder, store):
+    (folder / "fails.toml").write_text(
+        '[study]\ntitle = "Fails"\nrecipe = "small.toml"\nseeds = 1\n'
+        '[[study.rows]]\nrow = "no number"\nset = ["train.learning_rate=1e30", "train.clip_norm=0"]\n'
+        '[[study.rows]]\nrow = "no model"\nset = ["encoders.online.model=/no/such/model"]\n'
+    )
+    process = cse("fails.toml", "--workers", "2", folder=folder)
+    out, err = process.communicate(timeout=240)
+    (one,) = json.loads(out)["studies"]
+    assert sorted((failure["row"], failure["exit_code"]) for failure in one["failures"]) == [
+        ("no model", 3),
+        ("no number", 1),
+    ]
+    assert process.returncode in (1, 3), err

@@ -1,0 +1,76 @@
+"""Several runs at once, a process each: the same results as one after the other, and all ended by one Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from cse_cli.tracking.store import Store
+from tests.cse_cli.runs.commands import CSE, below, ended, gone, results, running, running_steps, statuses, until
+from tests.cse_cli.runs.running import cse
+from tests.cse_cli.tracking.stores import fresh_store
+from tests.shrunken import recipe, small
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return recipe(tmp_path, small(tmp_path))
+
+
+@pytest.fixture
+def store(home: Path) -> Store:
+    return fresh_store(home)
+
+
+def at_once(*arguments: object, folder: Path):
+    return running(*CSE, "run", *arguments, "--device", "cpu", "--workers", 2, "--json", folder=folder)
+
+
+def test_the_results_are_those_of_one_after_the_other(file, store, capsys):
+    with at_once(file, "--seeds", "3", folder=file.parent) as process:
+        code, out, err = ended(process)
+    assert code == 0, err
+    together = results(out)
+    assert [one.seed for one in together] == [0, 1, 2]
+    assert statuses(store) == ["FINISHED"] * 3
+    for seed in range(3):
+        assert f"[small seed {seed} cpu] small · Small [red]one · seed {seed}" in err
+
+    code, out, _ = cse("run", str(file), "--seeds", "3", "--device", "cpu", "--json", capsys=capsys)
+    assert code == 0
+    assert [one.last_state for one in results(out)] == [one.last_state for one in together]
+    assert [one.scores for one in results(out)] == [one.scores for one in together]
+
+
+def test_one_that_fails_does_not_stop_the_others(file, store):
+    (file.parent / "bad.toml").write_text('extends = "small.toml"\n[encoders.online]\nmodel = "/no/such/model"\n')
+    with at_once("bad.toml", file, folder=file.parent) as process:
+        code, out, err = ended(process)
+    assert code == 3, err
+    assert [one.recipe for one in results(out)] == ["small"]
+    assert err.count("error: bad seed 3: ") == 1
+    assert "/no/such/model" in err
+    assert statuses(store) == ["FINISHED"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_all_end_with_the_command(number, file, store):
+    long = ["--set", "train.steps=20000", "--set", "train.evaluate_every=0"]
+    with at_once(file, *long, "--seeds", "4", folder=file.parent) as process:
+        until(lambda: len(running_steps(store)) == 2 and min(running_steps(store)) > 0, process)
+        everything = below(process)
+        assert len(everything) >= 2
+        os.kill(process.pid, number)
+        code, out, err = ended(process)
+        assert gone(everything)
+    assert statuses(store) == ["KILLED"] * 2
+    assert out == ""
+    if number == signal.SIGINT:
+        assert code == 130
+        assert err.count("] stopped") == 2, err
+        assert "Traceback" not in err

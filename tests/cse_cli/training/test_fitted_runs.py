@@ -1,0 +1,54 @@
+"""Training while a fitted encoder is scored: the training is the same, and the state selected is the one saved."""
+
+import pytest
+
+from cse_cli.core.console import Silent
+from cse_cli.core.devices import choose
+from cse_cli.evaluation.encoder import SentenceEncoder
+from cse_cli.recipe.load import load
+from cse_cli.training.build import Job
+from cse_cli.training.run import execute
+from registry import EVALUATORS
+from registry.encoders.saved import open_encoder
+from registry.errors import CseError
+from tests.cse_cli.tracking.stores import fresh_store
+from tests.shrunken import recipe
+
+FITTED = {
+    "whitening": ["fit_on=target", "k=6"],
+    "flow": ["fit_on=graded_pairs", "limit=40", "levels=2", "batch_size=8"],
+}
+
+
+def execute_with(path, *changes):
+    loaded = load(str(path), list(changes))
+    return execute(Job(loaded, loaded.recipe.train.seed, "cpu"), Silent())
+
+
+@pytest.mark.usefixtures("few_pairs")
+@pytest.mark.parametrize("method", FITTED)
+def test_training_is_undisturbed_and_the_selected_state_is_saved(method, parts, home, tmp_path):
+    fresh_store(home)
+    path = recipe(tmp_path, parts, steps=6, evaluate_every=1, learning_rate=0.02)
+    plain = execute_with(path)
+    values = [f"encoders.after.{value}" for value in ("of=online", f"name={method}", *FITTED[method])]
+    result = execute_with(path, *values, "evaluate.encoder=after")
+    assert result.last_state == plain.last_state
+    assert result.curve != plain.curve
+    assert result.selected_step == max((s for s in result.curve if s), key=lambda s: (result.curve[s], -s))
+    assert result.selected_step != 6
+    assert result.scores["dev"]["spearman"] == result.curve[result.selected_step]
+    assert result.model == plain.model != ""
+    assert ("graded_pairs/train" in result.fingerprints) == (method == "flow")
+    encoder, length = open_encoder(str(home / "runs" / str(result.run_id) / "model"))
+    again = EVALUATORS["sts"].build({"dataset": "graded_pairs", "split": "dev"})
+    assert again(SentenceEncoder(encoder, choose("cpu"), 4096, length)) == result.scores["dev"]
+
+
+@pytest.mark.usefixtures("few_pairs")
+def test_a_view_through_a_fitted_encoder_ends_the_run_with_a_reason(parts, home, tmp_path):
+    fresh_store(home)
+    path = recipe(tmp_path, parts)
+    values = ["encoders.after.of=online", "encoders.after.name=whitening", "encoders.after.fit_on=target"]
+    with pytest.raises(CseError, match="no view can go through 'whitening'"):
+        execute_with(path, *values, "views.positive.encoder=after")

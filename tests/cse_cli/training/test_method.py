@@ -1,0 +1,157 @@
+"""The step is the formula: one pass an encoder, gradients where they belong, hooks in order."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from cse_cli.training.method import BoundView, Method, Term
+from cse_cli.training.step import StepState
+from registry import LOSSES
+from registry.tokens import Embedded
+from registry.types import Augmenter, Negatives, Queue, Step
+from tests.fakes import FakeEncoder, WordVocabulary
+
+TEXTS = ["one small dog", "a cat sat", "trees grow slowly in winter", "run"]
+
+
+class Remember(Queue):
+    """A queue of everything it saw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[Tensor] = []
+
+    def negatives(self) -> Negatives:
+        vectors = torch.cat(self.rows) if self.rows else torch.zeros(0, 8)
+        return Negatives(vectors, torch.zeros(vectors.shape[0]))
+
+    def after_step(self, step: Step) -> None:
+        self.rows.append(step.sentences("anchor"))
+
+
+class Sign(Augmenter):
+    """One signed-gradient step of size `epsilon`."""
+
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = epsilon
+        self.seen: Tensor | None = None
+
+    def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:
+        self.seen = step.gradient(view)
+        return Embedded(embedded.tokens, embedded.vectors + self.epsilon * self.seen.sign())
+
+
+def make(
+    queue: Queue | None = None, weight: float = 1.0, augmenter: Augmenter | None = None, dropout: float = 0.1
+) -> Method:
+    torch.manual_seed(0)
+    entry = LOSSES["info_nce"]
+    return Method(
+        {"online": FakeEncoder(dropout=dropout)},
+        {"anchor": BoundView("online", [augmenter] if augmenter else []), "positive": BoundView("online", [])},
+        queue,
+        {"info_nce": entry.build({})},
+        {"info_nce": Term(entry, weight, {"anchor": "anchor", "positive": "positive"}, queue=True)},
+    )
+
+
+def step_of(method: Method, texts: list[str] = TEXTS) -> StepState:
+    tokens = WordVocabulary().pad(WordVocabulary().ids(texts, 16))
+    return StepState(method, dict.fromkeys(method.views, tokens), 0, 10, torch.Generator().manual_seed(0))
+
+
+def test_views_of_one_encoder_share_one_pass_and_differ_by_dropout() -> None:
+    method = make()
+    step = step_of(method)
+    method(step)
+    assert method.encoder("online").passes == 1
+    assert not torch.equal(step.views["anchor"].sentence, step.views["positive"].sentence)
+    assert step.views["anchor"].embeddings.shape == (4, 6, 8)
+
+
+def test_stacking_views_of_different_lengths_changes_nothing() -> None:
+    method = make(dropout=0.0)
+    step = step_of(method)
+    vocabulary = WordVocabulary()
+    longer = vocabulary.pad(vocabulary.ids(["a b c d e f g h i j"] * 4, 16))
+    step.batch = {"anchor": step.batch["anchor"], "positive": longer}
+    method(step)
+    encoder = method.encoder("online")
+    alone = encoder.encode(step.batch["anchor"], encoder.embed(step.batch["anchor"]))
+    torch.testing.assert_close(step.views["anchor"].sentence, alone.sentence)
+    assert step.views["anchor"].hidden.shape == alone.hidden.shape
+
+
+def test_the_objective_is_the_weighted_sum() -> None:
+    method = make(weight=0.25)
+    losses = method(step_of(method))
+    assert set(losses) == {"info_nce"}
+    torch.testing.assert_close(method.objective(losses), 0.25 * losses["info_nce"])
+
+
+def test_the_queue_serves_earlier_steps_and_can_be_left_out() -> None:
+    queue = Remember()
+    method = make(queue, dropout=0.0)
+    first = step_of(method)
+    without = method(first)["info_nce"]
+    for _, component in method.components():
+        component.after_step(first)
+    assert queue.negatives().vectors.shape == (4, 8)
+    assert not queue.negatives().vectors.requires_grad
+    assert method(step_of(method))["info_nce"] > without
+    method.terms["info_nce"] = Term(LOSSES["info_nce"], 1.0, method.terms["info_nce"].views, queue=False)
+    torch.testing.assert_close(method(step_of(method))["info_nce"], without)
+
+
+def test_the_probe_gives_the_steps_own_gradient_and_leaves_no_trace() -> None:
+    augmenter = Sign(0.0)
+    method = make(augmenter=augmenter, dropout=0.3)
+    plain = make(dropout=0.3)
+    torch.manual_seed(7)
+    probed = method(step_of(method))["info_nce"]
+    torch.manual_seed(7)
+    step = step_of(plain)
+    direct = plain(step)["info_nce"]
+    torch.testing.assert_close(probed, direct, rtol=0, atol=0)
+    (expected,) = torch.autograd.grad(direct, [step.unperturbed["anchor"]])
+    assert augmenter.seen is not None
+    torch.testing.assert_close(augmenter.seen, expected, rtol=0, atol=0)
+    assert all(p.grad is None for p in method.parameters())
+
+
+class Draw(Augmenter):
+    """Zero half of all numbers, at random."""
+
+    def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:
+        return Embedded(embedded.tokens, embedded.vectors * (torch.rand(embedded.vectors.shape) < 0.5))
+
+
+def test_the_probe_draws_again_what_an_augmenter_before_it_drew() -> None:
+    sign = Sign(0.0)
+    method = make(dropout=0.3)
+    method.views["anchor"] = BoundView("online", [Draw(), sign])
+    torch.manual_seed(4)
+    step = step_of(method)
+    loss = method.objective(method(step))
+    (expected,) = torch.autograd.grad(loss, step.unperturbed["anchor"])
+    assert sign.seen is not None
+    torch.testing.assert_close(sign.seen, expected)
+
+
+def test_a_signed_gradient_step_raises_the_loss_more_the_larger_it_is() -> None:
+    values = []
+    for epsilon in (0.0, 1e-3, 1e-2, 5e-2):
+        method = make(augmenter=Sign(epsilon), dropout=0.0)
+        values.append(method(step_of(method))["info_nce"].item())
+    assert values == sorted(values)
+    assert values[0] < values[-1]
+
+
+def test_frozen_embeddings_still_have_a_gradient_to_ask_for() -> None:
+    augmenter = Sign(1e-2)
+    method = make(augmenter=augmenter)
+    nn.Module.requires_grad_(method.encoder("online").table, False)
+    method(step_of(method))
+    assert augmenter.seen is not None
+    assert augmenter.seen.abs().sum() > 0
