@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from registry.augmenters.masking import Masking, Rate, Share
 from registry.errors import CseError
+from registry.masking import Masking, Rate, Share
 from registry.registries import AUGMENTERS
 from registry.tokens import Tokens
 from registry.types import Augmenter, Encoder, Step

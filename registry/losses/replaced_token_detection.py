@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from registry.augmenters.masking import Masking, Rate, Share
 from registry.distributed import all_devices, sum_devices, world_size
 from registry.encoders.pooling import needs_all_states, pool
 from registry.errors import CseError
 from registry.losses.discriminator import Discriminator
 from registry.losses.generator import FrozenGenerator, demand_same_ids
+from registry.masking import Masking, Rate, Share
 from registry.registries import LOSSES
 from registry.tokens import Encoded, Tokens
 from registry.types import Encoder, Loss, ModelName

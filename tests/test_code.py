@@ -1,11 +1,11 @@
-"""The shape of the code: who imports whom, how long things are, what is written nowhere."""
+"""What import-linter and ruff cannot say: homes of a library, lengths, no branch on a method's name."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -85,26 +85,19 @@ def tops(names: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def test_there_is_code_to_check():
-    assert len(FILES) > 40
-
-
-def test_registry_never_imports_cse_cli():
-    assert [module for module in FILES if module.startswith("registry") and "cse_cli" in tops(imports(module))] == []
+VIEWS = r"cse_cli\.core\.(console|tables)|cse_cli\.\w+\.(\w+_)?view|cse_cli\.tuning\.live|cse_cli\.data\.\w+"
 
 
 @pytest.mark.parametrize(
     ("library", "homes"),
     [
-        ("mlflow", ("cse_cli.tracking",)),
-        ("rich", ("cse_cli.render", "cse_cli.core.console", "cse_cli.data")),
-        ("typer", ("cse_cli.app", "cse_cli.commands", "cse_cli.recipe.completion", "cse_cli.data.command")),
-        ("optuna", ("cse_cli.tuning",)),
-        ("matplotlib", ("cse_cli.figures", "cse_cli.tuning.plots")),
+        ("rich", VIEWS),
+        ("typer", r"cse_cli\.(app|doctor|\w+\.command|recipe\.completion)"),
+        ("matplotlib", r"cse_cli\.core\.plotting|cse_cli\.analysis\.\w*figures|cse_cli\.tuning\.plots"),
     ],
 )
 def test_a_library_is_imported_in_its_place_only(library, homes):
-    strangers = [m for m in FILES if library in tops(imports(m)) and not m.startswith(homes)]
+    strangers = [m for m in FILES if library in tops(imports(m)) and not re.fullmatch(homes, m)]
     assert strangers == []
 
 
@@ -143,16 +136,6 @@ def test_cse_cli_names_no_component_module():
     assert named == []
 
 
-def test_folders_do_not_import_each_other_in_circles():
-    """A folder stands above all that it imports, so that the code can be read from the ground up."""
-    below: dict[str, set[str]] = {}
-    for module in (m for m in FILES if m.startswith("cse_cli.")):
-        named = {n.split(".")[1] for n in imports(module) if n.startswith("cse_cli.") and n in FILES}
-        room = module.split(".")[1]
-        below.setdefault(room, set()).update(named - {room})
-    assert len(tuple(TopologicalSorter(below).static_order())) >= 40  # raises CycleError
-
-
 def test_no_import_cycles():
     graph = {module: {n for n in at_top(module) if n in FILES and n != module} for module in FILES}
     done: set[str] = set()
@@ -172,8 +155,7 @@ def test_commands_import_heavy_libraries_inside_functions_only():
     light = [
         m
         for m in FILES
-        if m.startswith("cse_cli.commands")
-        or m in ("cse_cli.app", "cse_cli.__main__", "cse_cli.core.paths", "cse_cli.data.command")
+        if m.endswith(".command") or m in ("cse_cli.app", "cse_cli.__main__", "cse_cli.core.paths", "cse_cli.doctor")
     ]
     assert len(light) > 3
     assert [(m, n) for m in light for n in tops(at_top(m)) if n in HEAVY] == []
@@ -210,7 +192,7 @@ def is_component_init(module: str, node: ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def is_command(module: str) -> bool:
-    return module.startswith("cse_cli.commands.") or module.endswith(".command")
+    return module.endswith(".command")
 
 
 def test_no_function_has_more_than_nine_parameters():
@@ -222,18 +204,6 @@ def test_no_function_has_more_than_nine_parameters():
             if count > 9 and not is_component_init(module, node) and not is_command(module):
                 wide[f"{module}.{node.name}"] = count
     assert wide == {}
-
-
-def test_nothing_is_caught_blindly_and_nothing_is_printed():
-    bare = [m for m in FILES for n in ast.walk(tree(m)) if isinstance(n, ast.ExceptHandler) and n.type is None]
-    calls = [
-        (m, n.func.id)
-        for m in FILES
-        for n in ast.walk(tree(m))
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
-    ]
-    assert bare == []
-    assert [(m, name) for m, name in calls if name in ("print", "breakpoint", "eval", "exec")] == []
 
 
 def test_files_are_read_line_by_line():
