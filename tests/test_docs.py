@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from cse_cli.commands import add_all
 
 from cse_cli.app import app
 from cse_cli.recipe.files import all_recipes
@@ -78,8 +77,6 @@ def test_every_page_is_in_the_navigation():
 @cache
 def command_names() -> frozenset[str]:
     """Return "run", "data", "data list", …"""
-    if not app.registered_commands:
-        add_all(app)
     found = set()
     for name, command in typer.main.get_command(app).commands.items():
         found |= {name, *(f"{name} {child}" for child in getattr(command, "commands", {}))}

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cse_cli.data.check import check, recipe_files
-from tests.test_imports import HEAVY, ROOT
+from tests.test_code import HEAVY, ROOT
 
 TORCH_SECONDS = 1.6
 """Processor time of `import torch` where the limits were set; a slower or busier machine is slower at both."""
