@@ -1,26 +1,93 @@
-"""Recorded runs as tables, tab-separated lines and JSON, on stdout."""
+"""Recorded runs on stdout: as a table, tab-separated lines, sections of text, and JSON."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import pairwise
+from statistics import fmean
 from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cse_cli.tracking.reader import RunDetails, Summary, summary
+from cse_cli.core.results import STS_TASKS, Result
+from cse_cli.tracking import location
+from cse_cli.tracking.reader import RecordedRun, RunDetails
 
 _COLUMNS = ("run", "recipe", "seed", "status", "dev", "test avg", "started", "seconds", "note")
 _NUMBERS = {"seed", "dev", "test avg", "seconds"}
 _STYLES = {"FINISHED": "green", "FAILED": "red", "KILLED": "yellow", "STALE": "yellow", "RUNNING": "cyan"}
 _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 40
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run as `cse runs ls` shows it.
+
+    Args:
+        dev: The selecting metric at the selected state.
+        test: Mean over the test evaluators that report the same metric, each rounded as papers print it.
+        seconds: Training time of a finished run, else how long the record was open.
+        note: What a reader of the numbers must know.
+    """
+
+    run_id: str
+    recipe: str
+    seed: str
+    status: str
+    dev: float | None
+    test: float | None
+    started: datetime
+    seconds: float | None
+    note: str
+
+
+def summary(run: RecordedRun) -> Summary:
+    """Return the line of a run."""
+    result = run.result
+    open_for = (run.ended - run.started).total_seconds() if run.ended else None
+    return Summary(
+        run_id=run.run_id,
+        recipe=result.recipe if result else run.tags.get(location.RECIPE, run.name),
+        seed=str(result.seed) if result else run.tags.get(location.SEED, ""),
+        status=run.status,
+        dev=_dev(result) if result else None,
+        test=_test(result) if result else None,
+        started=run.started,
+        seconds=result.seconds if result else open_for,
+        note=run.unreadable or ", ".join(_notes(run)),
+    )
+
+
+def _dev(result: Result) -> float | None:
+    return None if result.selected_step is None else result.curve.get(result.selected_step)
+
+
+def _test(result: Result) -> float | None:
+    selecting, _, metric = (result.select or ".spearman").rpartition(".")
+    others = [name for name in result.scores if name != selecting and not name.endswith("dev")]
+    wanted = list(STS_TASKS) if set(STS_TASKS) <= set(others) else others
+    values = [round(result.scores[name][metric], 2) for name in wanted if metric in result.scores[name]]
+    return fmean(values) if values else None
+
+
+def _notes(run: RecordedRun) -> Iterator[str]:
+    if location.TUNE in run.tags:
+        trial = run.tags.get(location.TRIAL)
+        yield f"search {run.tags[location.TUNE]}" if trial is None else f"trial {trial}"
+    if location.CONFIRMS in run.tags:
+        yield f"confirms {run.tags[location.CONFIRMS]}"
+    if location.PRUNED in run.tags:
+        yield "pruned"
+    if run.result is not None and run.result.test_selected:
+        yield "chosen on test data"
 
 
 def print_runs(runs: Sequence[Summary]) -> None:
