@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cse_cli.data.check import check, recipe_files
-from tests.test_imports import HEAVY, ROOT
+from tests.test_code import HEAVY, ROOT
 
 TORCH_SECONDS = 1.6
 """Processor time of `import torch` where the limits were set; a slower or busier machine is slower at both."""
@@ -35,7 +35,7 @@ def slowness() -> float:
     return min(cpu_seconds("import torch") for _ in range(2)) / TORCH_SECONDS
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "wait4"), reason="the operating system does not tell a child's CPU time")
 @pytest.mark.parametrize(
     ("words", "limit"),
@@ -45,7 +45,7 @@ def test_commands_cost_no_more_than_their_limit(words, limit, slowness):
     assert min(cpu_seconds(cse(*words)) for _ in range(2)) < limit * slowness
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_every_recipe_and_every_cell_of_every_study_cost_less_than_three_seconds(slowness):
     """More than five hundred recipes; imports do not count."""
     files = recipe_files([])
@@ -55,6 +55,7 @@ def test_every_recipe_and_every_cell_of_every_study_cost_less_than_three_seconds
     assert time.process_time() - before < 3 * slowness
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "may"),
     [(["--help"], set()), (["list"], {"torch"}), (["show", "info_nce"], {"torch"}), (["check", "ifcl_en"], {"torch"})],

@@ -290,6 +290,7 @@ def test_a_paper_needs_a_table():
         PaperTables(key="k", short="K", citation="", url="", tables={})
 
 
+@pytest.mark.process
 def test_loading_is_light():
     code = "import sys; from registry import papers; papers.load('ifcl'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -126,6 +126,7 @@ def test_the_list_says_where_it_comes_from():
     assert "Doragd/Awesome-Sentence-Embedding @ e0c8e45" in papers.field_source()
 
 
+@pytest.mark.process
 def test_all_of_it_is_light():
     code = (
         "import sys; from registry import papers; papers.reproductions(); papers.field(); "

@@ -157,6 +157,7 @@ def test_studies_are_no_recipes(folder):
     assert "studies/mine" in [study.name for study in studies_of("ifcl", "queue_length")]
 
 
+@pytest.mark.exhaustive
 def test_every_shipped_study_is_valid():
     """Down to each cell's recipe."""
     names = list(all_studies())

@@ -153,7 +153,7 @@ def test_on_another_machine_the_heartbeat_decides() -> None:
     assert not is_stale({}, now)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_hundred_results_are_read_in_seconds(store: Store) -> None:
     for seed in range(200):
         run = store.client.create_run(store.experiment)
