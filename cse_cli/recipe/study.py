@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from cse_cli.recipe.draft import check_section
-from cse_cli.recipe.errors import Found, Keys, Origins, Problems, RecipeError, shown_value
+from cse_cli.recipe.errors import Finding, Keys, Origins, Problems, RecipeError, shown_value
 from cse_cli.recipe.files import all_studies, is_study, name_of
 from cse_cli.recipe.load import STUDY, chain
 from cse_cli.recipe.paths import setting, values
@@ -215,7 +215,7 @@ def _merged(origins: Origins) -> dict[str, Any]:
         own = source.tables[STUDY]
         if not isinstance(own, Mapping):
             message = f"should be a table, not {shown_value(own)}"
-            raise Origins((source,)).error([Found((STUDY,), message)], STUDY)
+            raise Origins((source,)).error([Finding((STUDY,), message)], STUDY)
         for one, other in (("rows", "grid"), ("grid", "rows")):
             if one in own:
                 merged.pop(other, None)
