@@ -30,6 +30,12 @@ Keys = tuple[str | int, ...]
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return " Did you mean …?", or all known names where none is near, to follow a message."""
+    known = list(known)
+    return suggestion(name, known) or f" Known: {', '.join(known) or 'none'}."
+
+
 def dotted(keys: Keys) -> str:
     """Return a path as `--set` reads it; keys with unusual characters are quoted."""
     return ".".join([str(k) if _BARE.fullmatch(str(k)) else json.dumps(k) for k in keys])
