@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -12,6 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from cse_cli.core.environment import without_password
+from cse_cli.core.paths import home
+from cse_cli.tracking import location
+from registry.errors import TrackingError
 
 if TYPE_CHECKING:
     from cse_cli.tracking.store import Store
@@ -68,7 +74,6 @@ def close(
 def sync() -> None:
     """Send what runs kept on disk while their tracking server was away."""
     from cse_cli.tracking import unsent
-    from registry.errors import TrackingError
 
     sent = unsent.sync()
     for one in sent:
@@ -84,9 +89,6 @@ def ui(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
     """Show recorded runs in MLflow's pages, on this machine only, until Ctrl-C."""
-    from cse_cli.core.environment import without_password
-    from cse_cli.tracking import location
-
     address = location.uri()
     if location.is_remote(address):
         _open(without_password(address), no_browser)
@@ -101,8 +103,6 @@ def free_port(wanted: int | None) -> int:
     Raises:
         TrackingError: It is in use.
     """
-    from registry.errors import TrackingError
-
     candidates = range(FIRST_PORT, FIRST_PORT + _PORTS) if wanted is None else [wanted]
     for port in candidates:
         if _is_free(port):
@@ -114,15 +114,16 @@ def free_port(wanted: int | None) -> int:
 
 def _serve(port: int, no_browser: bool) -> None:
     """Run MLflow's server until Ctrl-C, SIGTERM or its own end."""
-    from cse_cli.core.paths import home
     from cse_cli.tracking.store import open_store
-    from registry.errors import TrackingError
 
-    # The database is created before the server's workers could race for it.
+    # The database is created before the server's workers could race for it. MLFLOW_TRACKING_URI would make the server a
+    # client of itself or of another one.
     store, log = open_store(), home() / "ui.log"
+    settings = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    settings.pop("MLFLOW_TRACKING_URI", None)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it in the same way
     with log.open("wb") as file:
-        process = subprocess.Popen(_server(store, port), env=_environment(), stdout=file, stderr=file)
+        process = subprocess.Popen(_server(store, port), env=settings, stdout=file, stderr=file)
         try:
             if _is_up(process, port):
                 # Without the parameter the pages open in their view for chat applications.
@@ -137,8 +138,6 @@ def _serve(port: int, no_browser: bool) -> None:
 
 
 def _server(store: Store, port: int) -> list[str]:
-    from cse_cli.tracking import location
-
     # One worker and no job queue: 2 processes instead of 13, up in a third of the time.
     options = {
         "--backend-store-uri": store.uri,
@@ -151,31 +150,19 @@ def _server(store: Store, port: int) -> list[str]:
     return [sys.executable, "-m", "mlflow", "server", *(part for pair in options.items() for part in pair)]
 
 
-def _environment() -> dict[str, str]:
-    # MLFLOW_TRACKING_URI would make the server a client of itself or of another one.
-    kept = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
-    return {**kept, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-
-
 def _is_up(process: subprocess.Popen[bytes], port: int) -> bool:
-    until = time.monotonic() + _STARTUP_SECONDS
-    while process.poll() is None and time.monotonic() < until:
-        if _listens(process.pid, port):
-            return True
-        time.sleep(0.2)
-    return False
-
-
-def _listens(pid: int, port: int) -> bool:
-    """Tell whether the server, and no other that was faster to take the port, listens."""
+    """Wait until the server, and no other that was faster to take the port, listens."""
     import psutil
 
-    try:
-        server = psutil.Process(pid)
-        found = [c for each in (server, *server.children(recursive=True)) for c in each.net_connections("tcp")]
-    except psutil.Error:  # one of them has just ended
-        return False
-    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in found)
+    until = time.monotonic() + _STARTUP_SECONDS
+    while process.poll() is None and time.monotonic() < until:
+        with contextlib.suppress(psutil.Error):  # one of its processes has just ended
+            server = psutil.Process(process.pid)
+            sockets = [c for each in (server, *server.children(recursive=True)) for c in each.net_connections("tcp")]
+            if any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in sockets):
+                return True
+        time.sleep(0.2)
+    return False
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -36,8 +36,10 @@ def ending(tracker: Tracker) -> Iterator[None]:
     _active.append(request)
     previous = _install(request.handlers())
     try:
-        with _closing(request):
+        try:
             yield
+        finally:
+            request.closing = True
         tracker.finish("FINISHED")
     except Pruned:
         tracker.finish("FINISHED")
@@ -152,14 +154,6 @@ class _StopRequest:
 
 
 _active: list[_StopRequest] = []
-
-
-@contextmanager
-def _closing(request: _StopRequest) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        request.closing = True
 
 
 def _install(handlers: Mapping[signal.Signals, Handler]) -> dict[signal.Signals, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,18 +9,17 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import pairwise
 from statistics import fmean
-from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from cse_cli.core.console import write_json
 from cse_cli.core.results import STS_TASKS, Result
+from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, plain_table
 from cse_cli.tracking import location
 from cse_cli.tracking.reader import RecordedRun, RunDetails
 
 _COLUMNS = ("run", "recipe", "seed", "status", "dev", "test avg", "started", "seconds", "note")
-_NUMBERS = {"seed", "dev", "test avg", "seconds"}
 _STYLES = {"FINISHED": "green", "FAILED": "red", "KILLED": "yellow", "STALE": "yellow", "RUNNING": "cyan"}
 _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 40
@@ -93,18 +91,13 @@ def _notes(run: RecordedRun) -> Iterator[str]:
 def print_runs(runs: Sequence[Summary]) -> None:
     """Print a line a run: a table on a terminal, tab-separated values into a pipe."""
     if not sys.stdout.isatty():
-        sys.stdout.write("".join("\t".join(line) + "\n" for line in [_COLUMNS, *(_cells(r, full=True) for r in runs)]))
+        sys.stdout.write(as_tsv(plain_table(_COLUMNS, [_cells(run, full=True) for run in runs])))
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in _COLUMNS[:-1]:
-        justify: Literal["left", "right"] = "right" if heading in _NUMBERS else "left"
-        table.add_column(heading, justify=justify, no_wrap=heading != "recipe", overflow="fold")
-    for run in runs:
-        cells = [escape(cell) for cell in _cells(run, full=False)]
-        cells[3] = f"[{_STYLES.get(run.status, 'default')}]{cells[3]}[/]"
-        table.add_row(*cells[:-1])
+    lines = [_cells(run, full=False)[:-1] for run in runs]
+    rows = (Row(label, tuple(Cell(text, style=_STYLES.get(text, "")) for text in texts)) for label, *texts in lines)
+    table = Table("", _COLUMNS[1:-1], tuple(rows), label=_COLUMNS[0], align="lprlrrlr")
     console = Console(highlight=False)
-    console.print(table)
+    console.print(as_rich(table, gap=1))
     for run in runs:
         if run.note:
             console.print(f"{run.run_id[:8]}: {escape(run.note)}")
@@ -112,7 +105,7 @@ def print_runs(runs: Sequence[Summary]) -> None:
 
 def write_runs_json(runs: Sequence[Summary]) -> None:
     """Write the same as one JSON document."""
-    _write({"runs": [{**asdict(run), "started": run.started.isoformat()} for run in runs]})
+    write_json({"runs": [{**asdict(run), "started": run.started.isoformat()} for run in runs]})
 
 
 def print_details(details: RunDetails) -> None:
@@ -146,7 +139,7 @@ def write_details_json(details: RunDetails) -> None:
     plain = {key: value for key, value in asdict(details).items() if key != "run"}
     result = None if details.run.result is None else details.run.result.model_dump(mode="json")
     head = {**about, "started": details.run.started.isoformat(), "name": details.run.name, "tags": details.run.tags}
-    _write({"run": {**head, **plain, "result": result}})
+    write_json({"run": {**head, **plain, "result": result}})
 
 
 def sparkline(values: Sequence[float], width: int = _CURVE_WIDTH) -> str:
@@ -204,17 +197,3 @@ def _clock(run: Summary) -> str:
 
 def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
-
-
-def _write(content: Mapping[str, Any]) -> None:
-    plain = _finite({"schema_version": 1, **content})
-    sys.stdout.write(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _finite(value: Any) -> Any:
-    """Return the value with null for NaN: JSON has none, and other programs refuse what Python writes."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, (list, tuple)) else value
