@@ -124,7 +124,7 @@ def _view(definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _keyed(registry: Registry[Any], definitions: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a section of components: a table is told by its `name`, else by its key."""
+    """Return the schema of a section of components: its `name`, else its key says which."""
     named = _named(registry, definitions, own)
     keys = {}
     for number, entry in enumerate(registry):

@@ -275,7 +275,7 @@ def parse(assignments: Sequence[str], unset: Sequence[str] = ()) -> list[Overrid
     """Return the overrides that `--set` and `--unset` texts mean; a value that is not TOML counts as text.
 
     Raises:
-        RecipeError: An assignment has no `=` or its key cannot be read; all of them are told.
+        RecipeError: An assignment has no `=` or its key cannot be read; all such are named.
     """
     problems: list[Problem] = []
     overrides = [Override(_keys(key, "--unset", problems), None, f"--unset {key}", unset=True) for key in unset]
@@ -338,7 +338,7 @@ def apply(tables: dict[str, Any], overrides: Sequence[Override]) -> tuple[dict[s
     """Return new tables with every override in them, and the path that each one means there.
 
     Raises:
-        RecipeError: A path leads through something that is not there or not a table; all of them are told.
+        RecipeError: A path leads through something that is not there or not a table; all such are named.
     """
     changed = copy.deepcopy(tables)
     problems: list[Problem] = []
