@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 from cse_cli.core.formatting import to_toml
 from cse_cli.recipe.completion import KINDS
 from cse_cli.recipe.errors import read_source
-from cse_cli.recipe.files import all_recipes, all_studies, find, study_title
+from cse_cli.recipe.files import all_recipes, all_studies, find
+from cse_cli.recipe.files import title as file_title
 from cse_cli.recipe.load import chain, load, merged
 from cse_cli.recipe.study import outline
 from registry.core import Entry
@@ -170,7 +171,7 @@ def _study_line(name: str, path: Path) -> dict[str, Any]:
     try:
         study = outline(path)
     except CseError:
-        title = f"{study_title(path)} (not valid: see `cse check`)".strip()
+        title = f"{file_title(path)} (not valid: see `cse check`)".strip()
         return {"name": name, "title": title, "paper": None, "rows": 0, "seeds": [], "path": str(path)}
     rows = len(study.rows) or math.prod(len(found) for found in study.grid.values())
     about = {"name": name, "title": study.title, "paper": study.paper}

@@ -6,7 +6,6 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from registry.errors import UnknownNameError, suggestion
 
@@ -111,23 +110,12 @@ def recipe_name(name_or_path: str) -> str:
 
 
 def title(path: Path) -> str:
-    """Return the title a recipe file gives, nothing inherited; empty where there is none to read."""
-    return _title(_read(path))
-
-
-def study_title(path: Path) -> str:
-    """Return the title a study's file gives, nothing inherited; empty where there is none to read."""
-    return _title(_read(path).get("study"))
-
-
-def _read(path: Path) -> dict[str, Any]:
+    """Return the title that a recipe's or a study's file gives, nothing inherited; empty where none can be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError):
-        return {}
-
-
-def _title(table: Any) -> str:
+        return ""
+    table = tables.get("study", tables)
     found = table.get("title") if isinstance(table, dict) else None
     return found if isinstance(found, str) else ""
 

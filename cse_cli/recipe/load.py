@@ -102,7 +102,11 @@ def with_value(loaded: LoadedRecipe, path: str, value: Any) -> LoadedRecipe:
     Raises:
         RecipeError: The value does not fit, or the path leads nowhere.
     """
-    return _validated(loaded, [assigned(path, value)])
+    problems: list[Problem] = []
+    change = Override(_keys(path, "--set", problems), value, f"--set {path}")
+    if problems:
+        raise RecipeError(problems)
+    return _validated(loaded, [change])
 
 
 def _validated(written: WrittenRecipe, changes: Sequence[Override]) -> LoadedRecipe:
@@ -290,19 +294,6 @@ def parse(assignments: Sequence[str], unset: Sequence[str] = ()) -> list[Overrid
         raise RecipeError(problems)
     # A new component drops the parameters of the old one, so it comes before the parameters meant for it.
     return sorted(overrides, key=lambda o: (not o.unset, bool(o.keys) and o.keys[-1] != "name"))
-
-
-def assigned(path: str, value: Any) -> Override:
-    """Return the override that puts a value, not text, at a dotted path.
-
-    Raises:
-        RecipeError: The path cannot be read.
-    """
-    problems: list[Problem] = []
-    keys = _keys(path, "--set", problems)
-    if problems:
-        raise RecipeError(problems)
-    return Override(keys, value, f"--set {path}")
 
 
 def _keys(text: str, option: str, problems: list[Problem]) -> tuple[str, ...]:

@@ -93,10 +93,10 @@ def _check_references(draft: Draft, problems: Problems) -> None:
     used = _check_losses(draft, problems)
     for name, view in draft.views.items():
         _known("encoder", view.encoder, draft.encoders, ("views", name, "encoder"), problems)
-    for part in draft.parts():
+    for part in draft.parts:
         used |= _check_part(part, draft, problems)
     for name in draft.views:
-        if name not in used and all(part.entry is not None for part in draft.parts()):
+        if name not in used and all(part.entry is not None for part in draft.parts):
             message = "no loss, queue or augmenter uses this view: it would only cost time; remove it"
             problems.add(("views", name), message, at_key=True)
 
@@ -230,7 +230,7 @@ def _check_encoders(draft: Draft, problems: Problems) -> None:
         message = f"unknown encoder '{scored}'.{hint} Known: {', '.join(draft.encoders)}."
         problems.add(("evaluate", "encoder"), message)
     used = {scored, *(view.encoder for view in draft.views.values())}
-    for part in draft.parts():
+    for part in draft.parts:
         references = part.entry.references if part.entry else ()
         used |= {str(part.params.get(r.parameter)) for r in references if r.kind == "encoder"}
     for name in draft.encoders:
