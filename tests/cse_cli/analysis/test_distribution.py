@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.analysis.reproductions import compare_with_reproductions
+from cse_cli.analysis.reproductions import compare_with_reproductions, position
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.load import load
 from cse_cli.runs.view import print_results

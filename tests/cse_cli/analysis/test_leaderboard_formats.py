@@ -122,8 +122,6 @@ def test_latex_escapes_what_it_would_read_as_commands():
 
 
 def test_every_printed_name_can_be_written_in_latex():
-    text = WRITERS["latex"](
-        score_tables(FinishedRuns([]), LeaderboardQuery(table="conisi/7")) + tables(NEAR, field=True)
-    )
+    text = WRITERS["latex"](tables([], table="conisi/7") + tables(NEAR, field=True))
     assert "U+" not in text
     assert text.isascii() or not re.search(r"[^\x00-\x7f\u00c0-\u00ff]", text)

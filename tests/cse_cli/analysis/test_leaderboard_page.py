@@ -94,9 +94,7 @@ def test_only_a_significant_difference_is_strong():
 def test_a_row_of_ours_says_what_it_is_compared_with_and_answers():
     rows = {cells[0]: cells[1] for cells in read(page(SHOWN)).rows}
     assert rows["ifcl_en"] == "ours, compared to IFCL-BERT base"
-    table = read(
-        page(score_tables(FinishedRuns([result(0), result(1)], {}, current), LeaderboardQuery(table="ifcl/1")))
-    ).rows
+    table = read(page(tables([result(0), result(1)], table="ifcl/1"))).rows
     assert ["IFCL-BERT base · ours: ifcl_en, bert-base-uncased", "ours, compared to IFCL-BERT base"] in [
         cells[:2] for cells in table
     ]
