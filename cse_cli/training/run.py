@@ -279,7 +279,7 @@ def record_series(tracker: tracking.Tracker, prepared: Prepared, folder: Path) -
 
 def record_figures(tracker: tracking.Tracker, prepared: Prepared, result: Result, folder: Path) -> list[str]:
     """Draw what there is data for; return what the user should be told: a figure that fails costs no run its scores."""
-    from cse_cli.analysis.run_figures import draw  # matplotlib: only where a run has come to its end
+    from cse_cli.analysis.run_figures import draw_run  # matplotlib: only where a run has come to its end
 
     evaluators = prepared.experiment.evaluators
     numbers = {name: evaluator.series() for name, evaluator in evaluators.items()}
@@ -287,7 +287,7 @@ def record_figures(tracker: tracking.Tracker, prepared: Prepared, result: Result
     figures = folder / "figures"
     told: list[str] = []
     try:
-        draw(result, numbers, figures, data)
+        draw_run(result, numbers, figures, data)
     except Exception as error:
         told.append(f"figures are missing: {type(error).__name__}: {error}")
     if figures.is_dir():
