@@ -72,7 +72,9 @@ class RecipeObjective:
         except (OptunaError, SQLAlchemyError):
             raise  # of the study's storage
         except Exception as error:
-            own_fault = OWN in trial.user_attrs and isinstance(error, CseError) and not isinstance(error, RunFailedError)
+            own_fault = (
+                OWN in trial.user_attrs and isinstance(error, CseError) and not isinstance(error, RunFailedError)
+            )
             if own_fault:
                 raise  # the recipe itself is at fault
             for run_id in trial.user_attrs.get(RUNS, {}).values():

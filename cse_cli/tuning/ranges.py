@@ -90,7 +90,9 @@ def declarations(recipe: Recipe) -> dict[str, Declaration]:
         registry = HEADS if "heads" in keys else _SECTIONS[str(keys[0])]
         found |= _declared(keys, registry[part.name].parameters, part.name)
     for path, value in values(recipe).items():  # tables without a declaration of their own: views
-        found.setdefault(path, Declaration("the recipe", frozenset({"string" if isinstance(value, str) else "any"}), None))
+        found.setdefault(
+            path, Declaration("the recipe", frozenset({"string" if isinstance(value, str) else "any"}), None)
+        )
     for path, factor in _AROUND.items():
         section, key = path.split(".")
         own, whole = getattr(getattr(recipe, section), key), found[path].whole
@@ -214,4 +216,3 @@ def _value(text: str) -> Any:
     except ValueError:
         return text
     return parsed["value"] if len(parsed) == 1 else text
-

@@ -89,7 +89,7 @@ def _count(distribution: BaseDistribution) -> int | None:
         return len(distribution.choices)
     if distribution.step is None:
         return None
-    return math.floor((distribution.high - distribution.low) / distribution.step + 1e-9) + 1
+    return int((distribution.high - distribution.low) / distribution.step + 1e-9) + 1
 
 
 def _values(distribution: BaseDistribution) -> list[Value | None]:

@@ -197,9 +197,7 @@ def _whole(value: Number | None, name: str, source: str) -> int | None:
     return None if value is None else int(value)
 
 
-def _default_range(
-    name: str, table: TuneRange, declared: Declaration, default: Value | None
-) -> tuple[Range, str]:
+def _default_range(name: str, table: TuneRange, declared: Declaration, default: Value | None) -> tuple[Range, str]:
     """Return the range of [tune], else the declared one, and where it comes from."""
     own = Range(table.low, table.high, table.log, table.step, table.choices)
     if own.choices is not None:

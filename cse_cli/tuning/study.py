@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 import optuna
 import psutil
-from optuna import Study
+from optuna import Study as Study
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -193,7 +193,9 @@ def set_run(study: Study, run_id: str) -> None:
 # What makes two searches the same search: checked whenever a worker joins a study.
 
 
-def identity(recipe: Recipe, parameters: Sequence[Parameter], seeds: Sequence[int], steps: int | None) -> dict[str, Any]:
+def identity(
+    recipe: Recipe, parameters: Sequence[Parameter], seeds: Sequence[int], steps: int | None
+) -> dict[str, Any]:
     """Return what all workers of a study must agree on, JSON-ready.
 
     Args:

@@ -93,7 +93,7 @@ class LogObserver(SearchObserver):
         chosen = ", ".join(f"{name}={value}" for name, value in values.items()) or "the recipe itself"
         self._write(f"trial {number} of {budget}: {chosen}")
 
-    def trial_ended(self, trial: Trial, best: bool) -> None:
+    def trial_ended(self, trial: Trial, best: bool) -> None:  # noqa: ARG002
         """Write what came of it."""
         score = "" if trial.score is None else f" {trial.score:.4f}"
         why = "" if trial.reason is None else f": {trial.reason}"
@@ -370,9 +370,7 @@ class WorkerProcesses:
             raise CseError(f"no worker came to its end: {ends[0]}", f"the study is kept; their logs: {self._log('*')}")
 
 
-def work(
-    study: optuna.Study, config: SearchConfig, parent: str | None, observer: SearchObserver
-) -> tuple[int, Ending]:
+def work(study: optuna.Study, config: SearchConfig, parent: str | None, observer: SearchObserver) -> tuple[int, Ending]:
     """Do this process's share of a study; return how many trials came to their end, and why no more.
 
     Args:
