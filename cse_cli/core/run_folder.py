@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.core.formatting import to_toml
-from cse_cli.core.paths import runs, write_atomically
+from cse_cli.core.paths import runs
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.paths import write_atomically
 
 FINISHED = "finished"
 """Name of the file that marks a run as finished."""
@@ -50,7 +51,6 @@ class RunFolder:
 
     def create(self) -> None:
         """Write the folder with its `run.json` and the recipe as it was resolved."""
-        self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "resolved.toml", to_toml(self.resolved))
         document = {
             "schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "source": str(self.source),

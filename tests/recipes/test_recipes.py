@@ -61,27 +61,6 @@ def test_every_row_that_names_a_recipe_is_answered(key):
     assert {recipe for recipe, _, _ in named} <= set(NAMES)
 
 
-def test_table_6_of_ifcl():
-    """The paper's hyper-parameters, copied by hand from IFCL Table 6."""
-    printed = {
-        "ifcl_en": (1e-5, 0.15, 0.9, 0.002, 0.05, 32, 64, 416),
-        "ifcl_zh": (1e-5, 0.2, 0.3, 0.003, 0.034, 64, 64, 448),
-    }
-    for name, values in printed.items():
-        recipe = load(name).recipe
-        assert recipe.queue is not None
-        assert values == (
-            recipe.train.learning_rate,
-            recipe.encoders["online"].params["dropout"],
-            recipe.views["fraternal"].augment[0].params["rate"],
-            recipe.queue.params["forgetting_rate"],
-            recipe.losses["identical"].params["temperature"],
-            recipe.data.max_length,
-            recipe.train.batch_size,
-            recipe.queue.params["length"],
-        )
-
-
 def test_batch_and_rate_of_simcse():
     """The authors' README, as copied into methods/simcse.md §1."""
     printed = {

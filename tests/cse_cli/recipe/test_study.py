@@ -32,10 +32,6 @@ set = ["queue.length=384"]
 """
 
 
-def test_there_are_many_kinds_of_mistakes():
-    assert len({broken.name for broken in BROKEN}) == len(BROKEN) >= 35
-
-
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: b.name)
 def test_broken_study(broken: Broken, folder: Path, home: Path, capsys):
     (folder / "broken.toml").write_text(broken.text, encoding="utf-8")
