@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cse_cli.core.run_folder import RunFolder, find
-from cse_cli.recipe.completion import remember
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job
 from registry.errors import CseError
@@ -55,7 +54,6 @@ class RunRequest:
             raise CseError("no recipe given", "try `cse run quickstart`; `cse list recipes` shows all")
         seeds: Sequence[int | None] = self.seed_list() or [None]
         jobs = [self._job(recipe, seed) for recipe in self.recipes for seed in seeds]
-        remember()
         return jobs
 
     def seed_list(self) -> list[int]:

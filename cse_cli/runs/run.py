@@ -22,7 +22,6 @@ from cse_cli.core.distributed import LostRankError, is_first_refused, joined, te
 from cse_cli.core.processes import Place, end_with_parent
 from cse_cli.core.results import Result
 from cse_cli.data.requirements import fetch, requirements
-from cse_cli.recipe.completion import remember
 from cse_cli.recipe.study import find_study
 from cse_cli.runs.executor import run_jobs_at_once, start_process, write_lines
 from cse_cli.runs.placement import choose_placement
@@ -217,7 +216,6 @@ def run_studies(request: RunRequest) -> int:
         raise CseError("--resume takes one run", "a study goes on by itself: run it again without --resume")
     sync()  # what a run could not send to its store yet counts as finished only there
     plans = [plan_study(name, request) for name in request.recipes]
-    remember()
     if request.dry_run:
         (write_study_plans if request.as_json else print_plans)(plans)
         return 0

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from optuna.trial import TrialState
 from optuna.visualization.matplotlib import plot_optimization_history, plot_param_importances, plot_slice
 
 from cse_cli.core.plotting import DOTS
 from cse_cli.tuning.results import comparable_trials, importances
-from cse_cli.tuning.study import Study, metric, settled
+from cse_cli.tuning.study import Study, metric
 
 
 def draw(study: Study, folder: Path) -> list[Path]:
@@ -24,16 +27,17 @@ def draw(study: Study, folder: Path) -> list[Path]:
         study: Whose trials.
         folder: Made where it is missing.
     """
-    if not any(trial.value is not None for trial in settled(study.get_trials(deepcopy=False))):
+    if not study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         return []
-    shown, name = comparable_trials(study), metric(study)
+    name = metric(study)
     files: list[Path] = []
-    with plt.rc_context({"svg.hashsalt": "cse", "savefig.dpi": DOTS, "savefig.bbox": "tight"}), plt.ioff():
+    style = {"svg.hashsalt": "cse", "savefig.dpi": DOTS, "savefig.bbox": "tight"}
+    with mpl.rc_context(style), warnings.catch_warnings(action="ignore"):
+        plt.switch_backend("agg")  # also where there is a display
         files += _save(plot_optimization_history(study, target_name=name), folder / "history")
-        if shown.get_trials(deepcopy=False):
-            files += _save(plot_slice(shown, target_name=name), folder / "slice")
+        files += _save(plot_slice(study, target_name=name), folder / "slice")
         if len(importances(study)) > 1:
-            files += _save(plot_param_importances(shown, target_name=name), folder / "importance")
+            files += _save(plot_param_importances(comparable_trials(study), target_name=name), folder / "importance")
     return files
 
 

@@ -11,7 +11,6 @@ from datetime import datetime
 
 from cse_cli import tracking
 from cse_cli.core.devices import choose, worker_devices
-from cse_cli.recipe.completion import remember
 from cse_cli.tracking import location as tags
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.confirm import confirm
@@ -57,7 +56,6 @@ def search(options: SearchOptions) -> None:
     config, loaded, why = resolve_options(options)
     if options.save_best is not None:
         check_file(options.save_best, config.name)
-    remember()
     with TuneScreen() as screen:
         screen.planned(config, loaded, why)
         ran, ending = run_search(config, screen)

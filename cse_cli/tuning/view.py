@@ -237,5 +237,5 @@ def _confirmation_table(confirmation: Confirmation, *, reach: bool, spread: bool
         limits = [interval(over.low, over.high) if over.low is not None else ""] if reach else []
         texts = [*sides, signed(over.difference), *limits, "" if over.p is None else probability(over.p)]
         rows.append(Row(name, tuple(map(Cell, texts)), emphasis="main" if name == confirmation.main else ""))
-    headings = ("own", "found", "difference", *(["95 % interval"] if reach else []), "p")
+    headings = ("own", "found", "gain", *(["95 % interval"] if reach else []), "p")
     return as_rich(Table("", headings, tuple(rows)), ruled=True)
