@@ -313,7 +313,7 @@ def test_a_resumed_run_needs_no_recipe_file(killed, file, folder, run):
 def test_resume_takes_up_one_run(more, killed, file, run):
     code, _, err = run(file, *more, "--resume", killed)
     assert code == 2
-    assert "--resume takes up one run" in err
+    assert "--resume takes one run" in err
 
 
 def test_an_unknown_run_id(killed, run):

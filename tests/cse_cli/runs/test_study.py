@@ -221,7 +221,7 @@ def test_what_another_process_has_is_waited_for(folder, run, store, monkeypatch)
     code, _, err = run("tiny.toml")
     assert code == 0
     assert waited == [1], "the free one is done first"
-    assert "waiting for 1 run that other processes are at" in err
+    assert "waiting for 1 run of other processes" in err
     assert [one[3] for one in runs(store)] == [f"tiny/losses.info_nce.temperature={t}/" for t in (0.1, 0.05)]
 
 
