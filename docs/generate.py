@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import typer
-from cse_cli.commands import add_all
+from layers import layers_svg
 from markdown_table import cell, table
 from paper_pages import paper_tables
 from pydantic import BaseModel
@@ -43,7 +43,7 @@ def pages() -> dict[str, str]:
         "models.md": models(),
         "papers.md": paper_tables(),
     }
-    return {name: f"{_NOTE}\n\n{text.strip()}\n" for name, text in made.items()}
+    return {name: f"{_NOTE}\n\n{text.strip()}\n" for name, text in made.items()} | {"layers.svg": layers_svg()}
 
 
 def components(registry: Registry[Any]) -> str:
@@ -176,7 +176,6 @@ def _keys(cls: type[BaseModel]) -> str:
 
 def commands() -> str:
     """Return the page of every command and option."""
-    add_all(app)
     root = typer.main.get_command(app)
     return "\n\n".join(filter(None, ["# Commands", root.help, *_command(root, "cse")]))
 

@@ -352,8 +352,8 @@ def williams(r12: float, r13: float, r23: float, n: int) -> Dependent | None:
         |R| = 1 − r12² − r13² − r23² + 2 · r12 · r13 · r23,   r̄ = (r12 + r13) / 2
 
     Source: Williams (1959), Regression Analysis, Steiger (1980), Psychological Bulletin 87, page 246.
-    Made for product moments of normal variables. For Spearman's ρ it is an approximation; `tests/cse_cli/compare`
-    measures its false positives.
+    Made for product moments of normal variables. For Spearman's ρ it is an approximation; its false positives are
+    measured by `tests/cse_cli/core/test_correlated.py`.
 
     Args:
         r12: Correlation of gold scores with the first method's.

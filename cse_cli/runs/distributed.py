@@ -2,7 +2,7 @@
 
 One run by several processes of this machine: started, watched, and ended together by torch's elastic agent.
 
-Each is `python -m cse_cli.launch`, a command and no forked or spawned function: it begins without the state of this
+Each is `python -m cse_cli.runs.worker`, a command: it begins without the state of this
 process, is the leader of a session of its own, so that Ctrl-C at the terminal reaches this process alone, and finds the
 same environment as one that torchrun started. Its run travels as a file.
 """

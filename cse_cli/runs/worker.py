@@ -1,4 +1,4 @@
-"""A process that `cse run` has started for a run: `python -m cse_cli.launch FOLDER PARENT`.
+"""A process that `cse run` has started for a run: `python -m cse_cli.runs.worker FOLDER PARENT`.
 
 What a process does that was started for a run.
 """

@@ -132,4 +132,4 @@ def test_a_folder_that_does_not_exist_is_told(tmp_path):
 
 
 def test_the_template_is_beside_the_code():
-    assert files("cse_cli.board").joinpath("page.html").is_file()
+    assert files("cse_cli.analysis").joinpath("leaderboard.html").is_file()

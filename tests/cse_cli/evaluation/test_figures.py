@@ -262,6 +262,7 @@ def test_vector_and_png_at_column_width(tmp_path):
     assert re.search(r'width="237.6pt"', (tmp_path / "training_curve.svg").read_text(encoding="utf-8"))
 
 
+@pytest.mark.exhaustive
 def test_equal_results_are_equal_files_whatever_the_callers_style(tmp_path):
     first = draw(with_plane(), SERIES, tmp_path / "one", DATA)
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": None}):

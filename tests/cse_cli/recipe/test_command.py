@@ -111,6 +111,7 @@ def test_show_component_as_json(capsys):
     }  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_show_every_component(capsys):
     for registry in REGISTRIES:
         for entry in registry:
@@ -146,6 +147,7 @@ def test_show_suggests(name, near, capsys):
     assert f"'{near}'" in err
 
 
+@pytest.mark.exhaustive
 def test_check_everything(capsys):
     code, out, err = cse("check", capsys=capsys)
     assert (code, err) == (0, "")

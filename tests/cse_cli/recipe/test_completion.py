@@ -104,6 +104,7 @@ def completed(words: str, position: int) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
@@ -117,6 +118,7 @@ def test_in_the_shell(words, offered):
     assert completed(words, 2) == offered
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("with_index", [False, True])
 def test_imports_nothing_heavy(with_index):
     if with_index:

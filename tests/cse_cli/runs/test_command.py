@@ -132,6 +132,7 @@ def test_tables_on_stdout_progress_on_stderr(file, run, store):
     assert "dev.spearman" not in out
 
 
+@pytest.mark.exhaustive
 def test_two_files_of_one_name_are_two_tables(folder, parts, run, store):
     (folder / "other").mkdir()
     first, second = recipe(folder, parts), recipe(folder / "other", parts, steps=2)
@@ -295,6 +296,7 @@ def test_another_seed_is_a_changed_setting(killed, file, run, how, named):
     assert "  train.seed: 8 → 9\n" in err
 
 
+@pytest.mark.exhaustive
 def test_prose_may_change(killed, file, run):
     code, out, _ = run(file, "--resume", killed, "--set", "title=Other", "--set", "description=more", "--json")
     (one,) = results(out)

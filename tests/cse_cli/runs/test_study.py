@@ -71,6 +71,7 @@ def test_cells_and_seeds(folder, run, store):
     assert about["std"] == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
 
 
+@pytest.mark.exhaustive
 def test_what_is_finished_is_not_done_again(folder, run, store):
     run("small.toml", "--seed", "0", "--set", "losses.info_nce.temperature=0.1")
     (first,) = times(store)
@@ -100,6 +101,7 @@ def test_what_is_finished_is_not_done_again(folder, run, store):
     assert "Tiny [red]one" in out
 
 
+@pytest.mark.exhaustive
 def test_cells_of_one_experiment_run_once(folder, run, store):
     code, out, err = run(grid(folder, "[0.1, 0.05]", more='set = ["losses.info_nce.weight=1.0"]'), "--json")
     assert code == 0
@@ -188,6 +190,7 @@ def test_an_unfinished_run_is_taken_up(folder, run, store, monkeypatch):
     assert set(times(store).values()) == {1}
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_cannot_go_on_starts_anew(folder, run, store, home, monkeypatch):
     steps = Trainer._step
     grid(folder, "[0.05]")
@@ -202,6 +205,7 @@ def test_a_run_that_cannot_go_on_starts_anew(folder, run, store, home, monkeypat
     assert [one[2] for one in runs(store)] == ["FAILED", "FINISHED"]
 
 
+@pytest.mark.exhaustive
 def test_what_another_process_has_is_waited_for(folder, run, store, monkeypatch):
     """Its claim comes free without a result: the run is taken over."""
     grid(folder, "[0.05, 0.1]")

@@ -31,7 +31,7 @@ from tests.cse_cli.tracking.stores import fresh_store, points
 from tests.ports import unused_port
 from tests.shrunken import recipe, small
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 SAME = ["--set", "encoders.online.dropout=0.0", "--set", "train.batch_size=8"]
 """Dropout draws another mask in each process; nothing else depends on how many there are."""

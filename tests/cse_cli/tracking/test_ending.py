@@ -108,7 +108,7 @@ with tracking.ending(tracker):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("how", "code", "status"),
     [

@@ -62,7 +62,7 @@ def server(folder: Path, port: int) -> Iterator[None]:
         process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_server_may_go_away_in_the_middle_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,7 +101,7 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
     assert (shown.err.count("does not answer"), shown.err.count("answers again")) == (1, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_the_pages_come_up_on_the_loopback_and_go_with_ctrl_c(store: Store) -> None:
     tracking.start("run", {}, {}).finish("FINISHED")
     command = [sys.executable, "-m", "cse_cli", "ui", "--no-browser"]

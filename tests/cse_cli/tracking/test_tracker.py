@@ -133,6 +133,7 @@ def test_an_unknown_run_is_not_resumed(store: Store) -> None:
         tracking.start("run", {}, {}, run_id="ffff")
 
 
+@pytest.mark.process
 def test_a_run_of_a_living_process_is_not_resumed(store: Store) -> None:
     first = tracking.start("run", {}, {})
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
@@ -181,6 +182,7 @@ def test_the_first_end_counts(store: Store) -> None:
     assert store.client.get_run(tracker.run_id).info.status == "KILLED"
 
 
+@pytest.mark.process
 def test_importing_the_package_imports_no_mlflow() -> None:
     code = "import sys, cse_cli.tracking as t; t.NullTracker().finish('FINISHED'); print('mlflow' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -176,6 +176,7 @@ def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
     assert whole.counts["complete"] == 3
 
 
+@pytest.mark.exhaustive
 def test_several_seeds_are_runs_below_their_trial_and_their_mean_is_the_score(asked):
     outcome = run_search(replace(asked, seeds=(0, 1), trials=2), SilentWatcher())
     trials = below(outcome.run_id)
@@ -209,7 +210,7 @@ def test_two_workers_start_by_themselves_and_share(asked, capsys):
     assert 1 <= len(owners) <= 2
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked, tmp_path, capsys):
     # Two sentences a batch: the vectors of a random model are so alike that more would count as collapsed.
     settings = ("train.steps=150", "train.evaluate_every=50", "train.batch_size=2", "train.collapse_cosine=1.0")

@@ -18,7 +18,7 @@ from tests.cse_cli.tuning import postgres
 from tests.cse_cli.tuning.fake import Workers, demand_exact, good, plan, share, trials
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.process,
     pytest.mark.skipif(postgres.unusable() is not None, reason=postgres.unusable() or ""),
 ]
 
