@@ -19,10 +19,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from cse_cli.core.results import STS_TASKS, Result
-from cse_cli.core.stats import LEVEL, MOST_SEEDS, Floats, Paired, correlations, resampled, steiger, williams
+from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired, steiger, williams
 from cse_cli.tracking import reader
 from registry.catalogue.pairs import ROWS
 from registry.errors import UnknownNameError, suggestion
+from registry.statistics import Floats, resampled_spearman, spearman
 
 AVERAGE = "avg"
 """The mean of the seven English sets."""
@@ -262,8 +263,9 @@ def kept(runs: Sequence[tuple[str, Series, str]], evaluator: str, resamples: int
     for members in groups.values():
         gold, cosines = members[0][2], [cosine for *_, cosine in members]
         # Of one evaluator the same draws every time; of two evaluators independent ones.
-        draws = resampled(gold, cosines, resamples, (_SEED, crc32(evaluator.encode())))
-        for (run_id, digest, _, cosine), rho, drawn in zip(members, correlations(gold, cosines), draws, strict=True):
+        rng = np.random.default_rng((_SEED, crc32(evaluator.encode())))
+        draws = resampled_spearman(gold, cosines, resamples, rng)
+        for (run_id, digest, _, cosine), rho, drawn in zip(members, spearman(gold, cosines), draws, strict=True):
             found[run_id] = Kept(digest, gold, cosine, float(rho), drawn)
     return found
 
@@ -301,7 +303,7 @@ def on_average(seeds: Sequence[int], first: Sequence[Sequence[Kept]], second: Se
 
 def _of_seed(seed: int, first: Kept, second: Kept) -> OfSeed:
     low, high = _ends(second.draws - first.draws)
-    between = float(correlations(first.cosine, [second.cosine])[0])
+    between = float(spearman(first.cosine, [second.cosine])[0])
     correlated = (second.rho, first.rho, between, len(first.gold))
     t, z = williams(*correlated), steiger(*correlated)
     return OfSeed(
