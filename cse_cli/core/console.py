@@ -59,7 +59,7 @@ class Pruned(Exception):  # noqa: N818 - an end on purpose, not an error
 
 
 class Observer(Protocol):
-    """Receives the progress of a run; must not slow training down. By default nothing happens."""
+    """Receives the progress of a run; must not slow training down."""
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
         """Something slow happens before the first step: loading, tokenising."""
@@ -78,7 +78,6 @@ class Observer(Protocol):
 
     def collapsed(self, text: str) -> None:
         """All sentence vectors have become nearly equal; reported once."""
-        self.warned(text)
 
     def warned(self, text: str) -> None:
         """A warning for the person watching."""
@@ -87,15 +86,40 @@ class Observer(Protocol):
         """The run was interrupted; None: before its first step, so that there is nothing to resume."""
 
 
-class Silent(Observer):
+class Silent:
     """An observer that shows nothing."""
+
+    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Show nothing."""
+
+    def downloading(self, what: str, done: int, total: int | None) -> None:
+        """Show nothing."""
+
+    def started(self, run: Started) -> None:
+        """Show nothing."""
+
+    def stepped(self, step: int, loss: float, rate: float) -> None:
+        """Show nothing."""
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Show nothing."""
+
+    def collapsed(self, text: str) -> None:
+        """Take it for a warning."""
+        self.warned(text)
+
+    def warned(self, text: str) -> None:
+        """Show nothing."""
+
+    def stopped(self, run_id: str | None) -> None:
+        """Show nothing."""
 
 
 PLAIN_EVERY = 10.0
 """Seconds between plain progress lines where there is no terminal."""
 
 
-class Screen(Observer):
+class Screen(Silent):
     """Shows runs on stderr: a live bar in a terminal, plain lines elsewhere. A context manager around the runs."""
 
     def __init__(self, console: Console | None = None) -> None:

@@ -1,4 +1,4 @@
-"""How every figure looks: one column wide, readable in print and by the colour-blind, the same bytes every time."""
+"""The style of every figure: one column wide, readable in print and by the colour-blind, the same bytes every time."""
 
 from __future__ import annotations
 

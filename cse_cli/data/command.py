@@ -177,10 +177,11 @@ def check_recipes(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Validate recipes, and studies cell by cell: names, types, ranges, references. Needs no model, data or network."""
+    from cse_cli.core.console import write_json
     from cse_cli.data.check import check as check_one
     from cse_cli.data.check import recipe_files
     from cse_cli.recipe.completion import remember
-    from cse_cli.recipe.view import print_checks, write_json
+    from cse_cli.recipe.view import print_checks
 
     checks = [check_one(path) for path in recipe_files(paths or [])]
     wrong = sum(not one["valid"] for one in checks)

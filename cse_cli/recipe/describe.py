@@ -1,9 +1,4 @@
-"""What a registered component says of itself, as plain data for tables and JSON.
-
-What `cse list` shows.
-
-What `cse show` shows: components by name, recipes as text or resolved.
-"""
+"""What `cse list` and `cse show` tell of components, recipes and studies, as plain data for tables and JSON."""
 
 from __future__ import annotations
 
@@ -28,6 +23,10 @@ from registry.errors import CseError, UnknownNameError, suggestion
 from registry.registries import REGISTRIES
 from registry.types import Augmenter, Tune
 
+_TYPES = {
+    "integer": "whole number", "number": "number", "string": "text", "boolean": "true or false", "object": "table",
+}  # fmt: skip
+_SIGNS = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
 _LEVELS = {"on_text": "text", "on_pieces": "sub-words", "on_tokens": "tokens", "on_embeddings": "embeddings"}
 
 
@@ -51,7 +50,7 @@ def brief(entry: Entry[Any]) -> dict[str, Any]:
     }
     if issubclass(entry.cls, Augmenter):
         about["levels"] = levels(entry.cls)
-    return {**about, "file": _shown(entry.file), "line": entry.line}
+    return {**about, "file": _relative(entry.file), "line": entry.line}
 
 
 def levels(cls: type[Augmenter]) -> list[str]:
@@ -113,17 +112,7 @@ def _types(schema: dict[str, Any]) -> Iterator[str]:
     elif schema.get("type") == "array":
         yield f"array of {' | '.join(_types(schema.get('items', {})))}"
     else:
-        yield _WORDS.get(schema.get("type", ""), schema.get("type", "any"))
-
-
-_WORDS = {
-    "integer": "whole number",
-    "number": "number",
-    "string": "text",
-    "boolean": "true or false",
-    "object": "table",
-}
-_SIGNS = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+        yield _TYPES.get(schema.get("type", ""), schema.get("type", "any"))
 
 
 def _bounds(schema: dict[str, Any]) -> Iterator[str]:
@@ -134,7 +123,7 @@ def _bounds(schema: dict[str, Any]) -> Iterator[str]:
         yield from _bounds(choice)
 
 
-def _shown(file: str) -> str:
+def _relative(file: str) -> str:
     path, here = Path(file), Path.cwd()
     return os.path.relpath(path, here) if path.is_relative_to(here) else file
 
@@ -171,22 +160,13 @@ def listing(kind: str | None = None) -> Listing:
         raise UnknownNameError(f"unknown kind '{kind}'.{hint}", f"`cse list` takes {', '.join(known)}, or nothing")
     wanted = [name for name in KINDS if kind in (None, name)]
     components = {name: [brief(entry) for entry in entries(name)] for name in wanted}
-    recipes = recipe_lines() if kind in (None, RECIPES) else None
-    studies = study_lines() if kind in (None, STUDIES) else None
+    recipes = [_recipe_line(name, path) for name, path in all_recipes().items()] if kind in (None, RECIPES) else None
+    studies = [_study_line(name, path) for name, path in all_studies().items()] if kind in (None, STUDIES) else None
     return Listing(components, recipes, studies, broken_plugins() if wanted else {})
 
 
-def recipe_lines() -> list[dict[str, Any]]:
-    """Return name, title and paper row of every recipe known by name; broken ones are listed too."""
-    return [_line(name, path) for name, path in all_recipes().items()]
-
-
-def study_lines() -> list[dict[str, Any]]:
-    """Return name, title, table and size of every study known by name; broken ones are listed too."""
-    return [_study_line(name, path) for name, path in all_studies().items()]
-
-
 def _study_line(name: str, path: Path) -> dict[str, Any]:
+    """Return name, title, table and size of a study; broken ones are listed too."""
     try:
         study = outline(path)
     except CseError:
@@ -197,7 +177,8 @@ def _study_line(name: str, path: Path) -> dict[str, Any]:
     return {**about, "rows": rows, "seeds": list(study.seed_list), "path": str(path)}
 
 
-def _line(name: str, path: Path) -> dict[str, Any]:
+def _recipe_line(name: str, path: Path) -> dict[str, Any]:
+    """Return name, title and paper row of a recipe; broken ones are listed too."""
     try:
         tables = merged(chain(path))
     except CseError:

@@ -1,13 +1,10 @@
-"""A recipe between its tables and its schema: each part checked by itself, names not yet looked up.
+"""A recipe's tables checked one by one, against the schema and the components' signatures; names are not looked up yet.
 
-Component tables checked against their components' signatures: names, parameters, defaults.
-
-Tables of the schema, checked one at a time so that every problem is told and not just the first.
+Each table by itself, so that every problem is reported and not just the first.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +19,33 @@ from registry.core import Entry, Registry
 from registry.errors import UnknownNameError
 from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 
+_SECTIONS = frozenset(
+    {"data", "train", "evaluate", "paper", "queue", "encoders", "views", "losses", "evaluators", "tune"}
+)
 _LOSS_KEYS = frozenset({"weight", "views", "queue"})
 _ENCODER_KEYS = frozenset({"heads"})
 _NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A component table after its check.
+
+    Args:
+        keys: Its path in the recipe.
+        table: `name`, `params` with every default, and the recipe's own keys as written.
+        entry: None where no component has that name.
+    """
+
+    keys: Keys
+    table: dict[str, Any]
+    entry: Entry[Any] | None
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Parameter → value."""
+        params: dict[str, Any] = self.table["params"]
+        return params
 
 
 @dataclass(frozen=True)
@@ -61,19 +82,23 @@ class Draft:
 def draft(tables: Mapping[str, Any], origins: Origins, problems: Problems) -> Draft:
     """Check every table by itself."""
     views, augmenters = _views(tables, problems)
-    loss_parts = _parts(tables, "losses", LOSSES, _LOSS_KEYS, problems)
+    loss_parts = _components(tables.get("losses", {}), ("losses",), LOSSES, _LOSS_KEYS, problems)
     losses = {key: check_section(LossPart, part.table, part.keys, problems) for key, part in loss_parts.items()}
     queue = tables.get("queue")
-    encoders = _parts(tables, "encoders", ENCODERS, _ENCODER_KEYS, problems)
+    encoders = _components(tables.get("encoders", {}), ("encoders",), ENCODERS, _ENCODER_KEYS, problems)
+    heads = {
+        key: _components(part.table.get("heads", {}), (*part.keys, "heads"), HEADS, _NONE, problems)
+        for key, part in encoders.items()
+    }
     return Draft(
         encoders=encoders,
-        heads={key: _heads(part, problems) for key, part in encoders.items()},
+        heads=heads,
         views=views,
         augmenters=augmenters,
         queue=None if queue is None else check_part(queue, QUEUES, ("queue",), _NONE, problems),
         losses={key: part for key, part in losses.items() if part is not None},
         loss_parts=loss_parts,
-        evaluators=_parts(tables, "evaluators", EVALUATORS, _NONE, problems),
+        evaluators=_components(tables.get("evaluators", {}), ("evaluators",), EVALUATORS, _NONE, problems),
         data=check_section(Data, _data(tables, origins), ("data",), problems),
         train=check_section(Train, tables.get("train", {}), ("train",), problems),
         evaluate=check_section(Evaluate, tables.get("evaluate", {}), ("evaluate",), problems),
@@ -94,11 +119,6 @@ def check_top_level(tables: Mapping[str, Any], problems: Problems) -> None:
     check_section(Recipe, {**plain, **stand_ins}, (), problems)
 
 
-_SECTIONS = frozenset(
-    {"data", "train", "evaluate", "paper", "queue", "encoders", "views", "losses", "evaluators", "tune"}
-)
-
-
 def _data(tables: Mapping[str, Any], origins: Origins) -> Any:
     """Return the table with a single data set as a list of one, and the file found."""
     table = tables.get("data", {})
@@ -115,36 +135,30 @@ def _data(tables: Mapping[str, Any], origins: Origins) -> Any:
     return changed
 
 
-def _tables(tables: Mapping[str, Any], section: str, problems: Problems) -> Mapping[str, Any]:
-    found = tables.get(section, {})
-    if isinstance(found, Mapping):
-        return found
-    problems.add((section,), f"should be a table of tables, not {shown_value(found)}")
-    return {}
-
-
-def _parts(tables: Mapping[str, Any], section: str, registry: Registry[Any], own: frozenset[str],
-           problems: Problems) -> dict[str, Checked]:  # fmt: skip
-    found = _tables(tables, section, problems)
-    _check_names((section,), found, problems)
-    return {key: check_part(table, registry, (section, key), own, problems) for key, table in found.items()}
-
-
-def _heads(encoder: Checked, problems: Problems) -> dict[str, Checked]:
-    found, keys = encoder.table.get("heads", {}), (*encoder.keys, "heads")
+def _named_tables(found: Any, keys: Keys, problems: Problems) -> Mapping[str, Any]:
+    """Return a table of tables, empty where it is none; keys that are no names are reported."""
     if not isinstance(found, Mapping):
         problems.add(keys, f"should be a table of tables, not {shown_value(found)}")
         return {}
-    _check_names(keys, found, problems)
-    return {key: check_part(table, HEADS, (*keys, key), _NONE, problems) for key, table in found.items()}
+    for key in found:
+        plain = key.replace("_", "").replace("-", "")
+        if not (key[:1].isalpha() and plain.isalnum() and key.isascii()):
+            message = "a name starts with a letter and has only letters, digits, '_' and '-'"
+            problems.add((*keys, key), message, at_key=True)
+    return found
+
+
+def _components(
+    found: Any, keys: Keys, registry: Registry[Any], own: frozenset[str], problems: Problems
+) -> dict[str, Checked]:
+    tables = _named_tables(found, keys, problems)
+    return {key: check_part(table, registry, (*keys, key), own, problems) for key, table in tables.items()}
 
 
 def _views(tables: Mapping[str, Any], problems: Problems) -> tuple[dict[str, View], dict[str, tuple[Checked, ...]]]:
     views: dict[str, View] = {}
     augmenters: dict[str, tuple[Checked, ...]] = {}
-    found = _tables(tables, "views", problems)
-    _check_names(("views",), found, problems)
-    for key, table in found.items():
+    for key, table in _named_tables(tables.get("views", {}), ("views",), problems).items():
         keys: Keys = ("views", key)
         augment = table.get("augment", []) if isinstance(table, Mapping) else []
         augmenters[key] = _augmenters(augment, (*keys, "augment"), problems)
@@ -162,39 +176,9 @@ def _augmenters(augment: Any, keys: Keys, problems: Problems) -> tuple[Checked, 
 
 
 def _ranges(tables: Mapping[str, Any], problems: Problems) -> dict[str, TuneRange]:
-    found = _tables(tables, "tune", problems)
-    _check_names(("tune",), found, problems)
+    found = _named_tables(tables.get("tune", {}), ("tune",), problems)
     ranges = {key: check_section(TuneRange, table, ("tune", key), problems) for key, table in found.items()}
     return {key: value for key, value in ranges.items() if value is not None}
-
-
-def _check_names(section: Keys, found: Mapping[str, Any], problems: Problems) -> None:
-    for key in found:
-        plain = key.replace("_", "").replace("-", "")
-        if not (key[:1].isalpha() and plain.isalnum() and key.isascii()):
-            message = "a name starts with a letter and has only letters, digits, '_' and '-'"
-            problems.add((*section, key), message, at_key=True)
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A component table after its check.
-
-    Args:
-        keys: Its path in the recipe.
-        table: `name`, `params` with every default, and the recipe's own keys as written.
-        entry: None where no component has that name.
-    """
-
-    keys: Keys
-    table: dict[str, Any]
-    entry: Entry[Any] | None
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """Parameter → value."""
-        params: dict[str, Any] = self.table["params"]
-        return params
 
 
 def check_part(table: Any, registry: Registry[Any], keys: Keys, own: frozenset[str], problems: Problems) -> Checked:
@@ -265,16 +249,9 @@ def check_section(model: type[S], table: Any, keys: Keys, problems: Problems) ->
         known = [field.alias or name for name, field in model.model_fields.items() if name != "params"]
         what = f"[{'.'.join(str(key) for key in keys)}]" if keys else "the recipe"
         wrong = report(error, Checking(table, keys, known, what), problems)
+    # Of an array with a wrong item the whole key goes.
+    good = {key: value for key, value in table.items() if key not in {str(path[0]) for path in wrong if path}}
     try:
-        return model.model_validate(_without(table, wrong))
+        return model.model_validate(good)
     except ValidationError:
         return None
-
-
-def _without(table: Mapping[str, Any], wrong: list[Keys]) -> dict[str, Any]:
-    """Return the table less what is wrong; the key of a wrong item in an array goes as a whole."""
-    repaired: dict[str, Any] = copy.copy(dict(table))
-    for path in wrong:
-        if path:
-            repaired.pop(str(path[0]), None)
-    return repaired

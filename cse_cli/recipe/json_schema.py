@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from cse_cli.recipe.schema import Data, EncoderPart, LossPart, Recipe, Section, View
+from cse_cli.recipe.schema import Data, EncoderPart, LossPart, Recipe, Section, TuneRange, View
 from registry import catalogue
 from registry.core import Entry, Registry
 from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
@@ -54,9 +54,8 @@ def _section(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, A
     """Return a section's schema; those of the sections within go to `definitions`, or in place where used once."""
     plain = model.model_json_schema(mode="validation", ref_template="#/$defs/{model}")
     inner = plain.pop("$defs", {})
-    for name in ("TuneRange",):
-        if name in inner:
-            definitions[name] = _loose(_described(inner[name], _class(name)))
+    if "TuneRange" in inner:
+        definitions["TuneRange"] = _loose(_described(inner["TuneRange"], TuneRange))
     for name, value in plain["properties"].items():
         target = _target(value)
         if target in inner and target not in definitions and model is Recipe:

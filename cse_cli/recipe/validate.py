@@ -1,11 +1,4 @@
-"""Merged tables → a complete recipe, or every reason why not.
-
-The names in a recipe looked up: encoders, views, inputs of losses.
-
-Rules between the sections of a recipe: selection, paper row, budget, tuning.
-
-What a recipe says of its data, held against the catalogue: names, splits, columns.
-"""
+"""Merged tables → a complete recipe, or every reason why not: names, rules between sections, data sets and splits."""
 
 from __future__ import annotations
 
@@ -15,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cse_cli.recipe.draft import Checked, Draft, check_top_level, draft
-from cse_cli.recipe.errors import Keys, Origins, Problems
+from cse_cli.recipe.errors import Keys, Origins, Problems, nearest
 from cse_cli.recipe.paths import check_tune_paths
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, Part, Recipe, Train
 from registry import catalogue, papers
@@ -151,7 +144,7 @@ def _refuse_input(loss: str, given: str, inputs: Iterable[str], keys: Keys, prob
 
 def _missing_view(name: str, loss: str, i: str, view: str, draft: Draft, problems: Problems) -> None:
     keys: Keys = ("losses", name, "views", i) if i in draft.losses[name].views else ("losses", name)
-    hint = suggestion(view, draft.views) or f" Known: {', '.join(draft.views) or 'none'}."
+    hint = nearest(view, draft.views)
     advice = "" if len(keys) > 2 else f' Declare [views.{view}], or map it: views = {{ {i} = "…" }}.'
     message = f"loss '{loss}' needs a view for '{i}': unknown view '{view}'.{hint}{advice}"
     problems.add(keys, message, at_key=len(keys) == 2)
@@ -253,14 +246,12 @@ def _check_select(draft: Draft, problems: Problems) -> None:
     name, _, metric = draft.evaluate.select.partition(".")
     part = draft.evaluators.get(name)
     if part is None:
-        hint = suggestion(name, draft.evaluators) or f" Known: {', '.join(draft.evaluators) or 'none'}."
-        problems.add(keys, f"unknown evaluator '{name}'.{hint}")
+        problems.add(keys, f"unknown evaluator '{name}'.{nearest(name, draft.evaluators)}")
         return
     if part.entry is None:
         return
     if metric not in part.entry.cls.metrics:
-        known = [f"{name}.{m}" for m in part.entry.cls.metrics]
-        hint = suggestion(draft.evaluate.select, known) or f" Known: {', '.join(known)}."
+        hint = nearest(draft.evaluate.select, [f"{name}.{m}" for m in part.entry.cls.metrics])
         problems.add(keys, f"evaluator '{name}' has no metric '{metric}'.{hint}")
     if is_test_split(part.params) and not draft.evaluate.allow_test_selection:
         split = f"split '{part.params['split']}'" if "split" in part.params else "no `split` of its own"
@@ -278,11 +269,15 @@ def _check_paper(draft: Draft, problems: Problems) -> None:
         return
     table = tables.get(draft.paper.table)
     if table is None:
-        hint = suggestion(draft.paper.table, tables) or f" Known: {', '.join(tables)}."
-        problems.add(("paper", "table"), f"paper '{draft.paper.key}' has no table '{draft.paper.table}'.{hint}")
+        problems.add(
+            ("paper", "table"),
+            f"paper '{draft.paper.key}' has no table '{draft.paper.table}'.{nearest(draft.paper.table, tables)}",
+        )
     elif draft.paper.row not in table.rows:
-        hint = suggestion(draft.paper.row, table.rows) or f" Known: {', '.join(table.rows)}."
-        problems.add(("paper", "row"), f"table '{draft.paper.table}' has no row '{draft.paper.row}'.{hint}")
+        problems.add(
+            ("paper", "row"),
+            f"table '{draft.paper.table}' has no row '{draft.paper.row}'.{nearest(draft.paper.row, table.rows)}",
+        )
 
 
 def check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:

@@ -18,7 +18,7 @@ from registry.encoders.transformer import TransformerEncoder
 from tests.chosen import these, trains
 from tests.shrunken import small
 
-FOLDER = Path(__file__).parents[2] / "recipes" / "mini"
+FOLDER = Path(__file__).parents[3] / "recipes" / "mini"
 METHODS = sorted(filter(trains, (f"mini/{path.stem}" for path in FOLDER.glob("*.toml"))))
 WAYS = {"padded": None, "packed": None, "small packs": None, "cached": 3, "cached, padded": 2}
 """How rows are laid out → rows held in memory at a time."""

@@ -19,7 +19,7 @@ def run(monkeypatch):
     monkeypatch.setattr("cse_cli.analysis.leaderboard.standing", current)
     app = typer.Typer()
     app.callback()(lambda: None)
-    command.add_leaderboard(app)
+    app.command("leaderboard")(command.leaderboard)
 
     def invoke(*arguments, results=()):
         found[:] = results

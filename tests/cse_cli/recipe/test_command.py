@@ -15,7 +15,7 @@ from registry.tokens import Embedded
 from registry.types import Augmenter, Step
 from tests.cse_cli.runs.running import cse
 
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))
 COUNT = len(list(RECIPES.rglob("*.toml"))) - STUDIES
 

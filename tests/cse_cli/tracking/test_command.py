@@ -28,7 +28,7 @@ def store(home: Path) -> Store:
 @pytest.fixture
 def app() -> typer.Typer:
     app = typer.Typer()
-    command.add_runs(app)
+    app.add_typer(command.app, name="runs")
     app.command("other")(lambda: None)
     return app
 
