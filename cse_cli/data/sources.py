@@ -150,7 +150,7 @@ def open_text(data: Data, columns: set[str]) -> Text:
     wanted = tuple(sorted(columns))
     parts = named_parts(data)
     for part in parts:
-        require(data, part, wanted)
+        require_columns(data, part, wanted)
     stored = [_stored(part, wanted) for part in parts]
     rows = sum(len(each.rows) for each in stored)
     if rows == 0:
@@ -174,16 +174,16 @@ def named_parts(data: Data) -> list[Part]:
     if data.file and data.dataset:
         raise CseError("[data] names both `dataset` and `file`", "keep one of them")
     if data.file:
-        return [_of_files(data.named, open_files(find_files(data.files), data.column))]
+        return [_files_part(data.named, open_files(find_files(data.files), data.column))]
     if not data.dataset:
         raise CseError("[data] names neither `dataset` nor `file`", "`cse data list` shows the data sets")
     repeated = {name for name in data.dataset if data.dataset.count(name) > 1}
     if repeated:
         raise CseError(f"[data] dataset names {', '.join(sorted(repeated))} twice", "name each data set once")
-    return [_of_hub(name, data) if name.startswith("hf:") else _of_catalogue(name, data) for name in data.dataset]
+    return [_hub_part(name, data) if name.startswith("hf:") else _catalogue_part(name, data) for name in data.dataset]
 
 
-def require(data: Data, part: Part, columns: Sequence[str]) -> None:
+def require_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
     """Check that a part has the columns.
 
     Raises:
@@ -208,7 +208,7 @@ def require(data: Data, part: Part, columns: Sequence[str]) -> None:
 # --- what the rows are read from --------------------------------------------------------------------------------------
 
 
-def _of_files(name: str, files: TextFiles, source: Source | None = None) -> Part:
+def _files_part(name: str, files: TextFiles, source: Source | None = None) -> Part:
     return Part(
         name,
         tuple(files.columns),
@@ -220,7 +220,7 @@ def _of_files(name: str, files: TextFiles, source: Source | None = None) -> Part
     )
 
 
-def _of_hub(name: str, data: Data) -> Part:
+def _hub_part(name: str, data: Data) -> Part:
     from registry.catalogue.hub_sets import HubSet
 
     found = HubSet.parse(name).files(data.split, remote=bool(data.streaming))
@@ -228,14 +228,14 @@ def _of_hub(name: str, data: Data) -> Part:
     if data.column is not None and data.column in columns:
         columns["text"] = data.column
     files = TextFiles(found.paths, found.builder, columns, found.columns, options=found.options)
-    return _of_files(f"{name}/{data.split}", files)
+    return _files_part(f"{name}/{data.split}", files)
 
 
-def _of_catalogue(name: str, data: Data) -> Part:
+def _catalogue_part(name: str, data: Data) -> Part:
     """Return a catalogue entry's split: by a builder where its files are plain, else by the catalogue's own reader."""
     source = catalogue.locate(name, data.split)
     if (files := plain_files(source)) is not None:
-        return _of_files(f"{name}/{data.split}", files, source)
+        return _files_part(f"{name}/{data.split}", files, source)
     return Part(
         f"{name}/{data.split}",
         source.columns,
