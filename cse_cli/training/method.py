@@ -80,11 +80,11 @@ class Method(nn.Module):
         if self.queue is not None:
             self.queue.observe(step)
         sentences = {name: all_devices(view.sentence) for name, view in step.views.items()}
+        losses = {}
         with autocast(next(iter(sentences.values())).device.type, enabled=False):
-            return {
-                label: self.losses[label](**self._inputs(term, step.views, sentences))
-                for label, term in self.terms.items()
-            }
+            for label, term in self.terms.items():
+                losses[label] = self.losses[label](**self._inputs(term, step.views, sentences))
+        return losses
 
     def objective(self, losses: Mapping[str, Tensor]) -> Tensor:
         """Return Σ weight · loss."""
