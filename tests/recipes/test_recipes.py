@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cse_cli.core.formatting import to_toml
-from cse_cli.data.check import check, recipe_files
+from cse_cli.data.check import check_file, recipe_files
 from cse_cli.recipe.load import load
 from registry import papers
 from tests.chosen import one_of_each
@@ -20,7 +20,7 @@ NAMES = [name for name in CHECKED if not name.startswith("studies/")]
 
 @pytest.mark.exhaustive
 def test_as_many_are_checked_as_there_are():
-    checked = [check(path) for path in recipe_files([])]
+    checked = [check_file(path) for path in recipe_files([])]
     assert [one["problems"] for one in checked if not one["valid"]] == []
     assert sorted(one["name"] for one in checked) == sorted(CHECKED)
     assert len(checked) == len(FILES) > 0

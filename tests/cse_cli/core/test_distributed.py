@@ -14,7 +14,7 @@ from cse_cli.core.distributed import after_first, from_all, from_first
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.tracking.store import open_store
-from cse_cli.training.checkpoint import stream
+from cse_cli.training.checkpoint import dropout_seed
 from cse_cli.training.run import execute
 from registry.distributed import alone, rank, together, world_size
 from registry.errors import UnknownNameError
@@ -47,8 +47,8 @@ def test_one_process_asks_nobody() -> None:
 
 
 def test_each_process_has_dropout_of_its_own_and_the_first_one_that_of_a_single_run() -> None:
-    assert stream(7, 0) == stream(7, 0, step=9) == 7
-    assert len({stream(seed, one, step) for seed in (7, 8) for one in (1, 2) for step in (0, 5)}) == 8
+    assert dropout_seed(7, 0) == dropout_seed(7, 0, step=9) == 7
+    assert len({dropout_seed(seed, one, step) for seed in (7, 8) for one in (1, 2) for step in (0, 5)}) == 8
 
 
 def talk() -> dict[str, Any]:

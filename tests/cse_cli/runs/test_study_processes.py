@@ -124,7 +124,7 @@ def test_a_process_takes_over_what_a_killed_one_leaves(folder, store, home):
     try:
         second = cse("tiny.toml", folder=folder)
         heard = ""
-        while "waiting for 1 run that other processes are at" not in heard:
+        while "waiting for 1 run of other processes" not in heard:
             line = second.stderr.readline()
             assert line, heard
             heard += line
