@@ -26,7 +26,7 @@ _SHORT = 65
 def describe_method(method: MethodSummary) -> str:
     """Return name, runs, model and hash."""
     runs = f"{counted(len(method.seeds), 'run')}, {seed_list(method.seeds)}"
-    return f"{method.name}: {runs}, {method.model}, hash {method.recipe_hash[:8]}"
+    return f"{method.name}, {runs}, {method.model}, hash {method.recipe_hash[:8]}"
 
 
 def seeds_table(comparison: Comparison, *, narrow: bool = False) -> Table:

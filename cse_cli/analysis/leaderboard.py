@@ -95,7 +95,7 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     """
     addresses = find_tables(query.paper, query.table) if query.paper or query.table else None
     wanted = [result for result in runs.results if query.wants(result)]
-    ran = configurations(wanted, _studies_count(runs) if addresses is None else runs.status_of)
+    ran = configurations(wanted, _status_with_studies(runs) if addresses is None else runs.status_of)
     if query.encoder is not None:
         _check_encoder(query.encoder, ran)
         ran = [one for one in ran if encoder_of(one) == model_name(query.encoder)]
@@ -108,8 +108,8 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     return [kept for table in tables if (kept := _filtered(table, query)).rows]
 
 
-def _studies_count(runs: FinishedRuns) -> StatusOf:
-    """Return a status to which settings that a study asks for today are as good as the recipe's file."""
+def _status_with_studies(runs: FinishedRuns) -> StatusOf:
+    """Return the status of runs; what a study asks for today is "chosen", as good as what the recipe's file says."""
     hashes = study_hashes(set(runs.tags.values())) if runs.tags else set()
 
     def status_of(result: Result) -> RecipeStatus:

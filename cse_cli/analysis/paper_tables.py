@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from types import MappingProxyType
 
 import numpy as np
 
@@ -195,7 +196,7 @@ class StudyRuns:
         )
 
 
-def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str]) -> StudyRuns:
+def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str] = MappingProxyType({})) -> StudyRuns:
     """Return a study's cells with their runs.
 
     A cell's runs are those of its recipe as it is today; where there are none, the newest made for it earlier.

@@ -19,22 +19,22 @@ from registry import papers
 from registry.errors import CseError
 
 
-def study_page(asked: str, results: Sequence[Result], tags: Mapping[str, str]) -> Page:
+def study_page(argument: str, results: Sequence[Result], tags: Mapping[str, str]) -> Page:
     """Return the report of a study.
 
     Args:
-        asked: Name or path.
+        argument: Name or path.
         results: All finished runs.
         tags: Run → the study's cell it was made for.
 
     Raises:
         CseError: It is not valid, or nothing of it has finished.
     """
-    runs = study_runs(load_study(asked), results, tags)
+    runs = study_runs(load_study(argument), results, tags)
     if not runs.any:
-        raise CseError(f"no run of {runs.study.name} has finished", f"`cse run {asked}` runs it")
+        raise CseError(f"no run of {runs.study.name} has finished", f"`cse run {argument}` runs it")
     current = [result for of_cell in runs.current.values() for result in of_cell]
-    name = Path(asked).name if Path(asked).is_absolute() else asked
+    name = Path(argument).name if Path(argument).is_absolute() else argument
     sections = (
         _study_section(runs),
         _scores_section(runs),
