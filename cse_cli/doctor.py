@@ -86,7 +86,7 @@ def _tracking_store() -> Iterator[Check]:
         yield Check("tracking store", "ok", f"{shown}, created by the first run")
         return
     from cse_cli.tracking.reader import list_names
-    from cse_cli.tracking.writes import waiting
+    from cse_cli.tracking.unsent import waiting
 
     try:
         runs = list_names()

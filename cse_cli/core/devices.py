@@ -44,7 +44,7 @@ class Compute:
 
 
 def choose(device: str = "auto", precision: str = "auto") -> Compute:
-    """Return the device asked for and a precision that works on it.
+    """Return the named device and a precision that works on it.
 
     Args:
         device: "auto" takes a CUDA device, else the CPU; or "cpu", "cuda", "cuda:1". The CUDA device is the first
@@ -95,11 +95,11 @@ def _own_cuda() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device() if world_size() > 1 else 0)
 
 
-def worker_devices(asked: str, workers: int | None) -> list[str]:
-    """Return the device of each worker: CUDA devices in turn where none is asked for."""
-    found = torch.cuda.device_count() if asked == "auto" and torch.cuda.is_available() else 0
+def worker_devices(device: str, workers: int | None) -> list[str]:
+    """Return the device of each worker: CUDA devices in turn for "auto"."""
+    found = torch.cuda.device_count() if device == "auto" and torch.cuda.is_available() else 0
     count = workers or max(1, found)
-    return [f"cuda:{number % found}" for number in range(count)] if found > 1 else [asked] * count
+    return [f"cuda:{number % found}" for number in range(count)] if found > 1 else [device] * count
 
 
 VARIABLE = "OMP_NUM_THREADS"
@@ -137,12 +137,12 @@ def allowed() -> int:
 
 
 def affinity() -> int:
-    """Return the cores that this process may be scheduled on; torch knows of these."""
+    """Return the cores that this process may be scheduled on; torch respects these."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def quota() -> float | None:
-    """Return how many cores' time the container gets, None where it is not limited; torch knows nothing of this."""
+    """Return how many cores' time the container gets, None where it is not limited; torch ignores this."""
     return min(_quotas(), default=None)
 
 

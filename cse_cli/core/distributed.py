@@ -234,7 +234,7 @@ def _register(store: Store, here: Place) -> None:
 
 
 def tell(error: CseError) -> bool:
-    """Tell the others why this process ends; return whether it is the first to."""
+    """Leave the others a message why this process ends; return whether it is the first to."""
     if isinstance(error, LostRankError) or not _rosters:
         return not _rosters
     roster = _rosters[0]
@@ -247,7 +247,7 @@ def tell(error: CseError) -> bool:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn a collective that lacks a process into a message that says which, and let nothing disturb its recording.
+    """Turn the error of a collective that lacks a process into one that names it; ignore signals from then on.
 
     Raises:
         LostRankError: Another process is gone.
@@ -261,7 +261,7 @@ def explained() -> Iterator[None]:
     except RuntimeError as error:
         if not _rosters or isinstance(error, torch.OutOfMemoryError) or not _is_broken(error):
             raise
-        leaving.ignore()  # whoever started the processes now ends them all, and this one has something to record
+        leaving.ignore()  # the launcher now ends all processes, and this one has something to record
         raise _why(_rosters[0], error) from error
 
 
@@ -286,9 +286,9 @@ def _told(roster: _Roster) -> LostRankError | None:
     """Return the message that a process left before it ended."""
     if not roster.store.check(["failed"]):
         return None
-    said = json.loads(roster.store.get("failed"))
-    named = f"rank {said['rank']} of {roster.here.world} on {said['host']}"
-    return LostRankError(f"{named}: {said['message']}", said["host"] == socket.gethostname())
+    failure = json.loads(roster.store.get("failed"))
+    named = f"rank {failure['rank']} of {roster.here.world} on {failure['host']}"
+    return LostRankError(f"{named}: {failure['message']}", failure["host"] == socket.gethostname())
 
 
 def _dead(roster: _Roster) -> LostRankError | None:

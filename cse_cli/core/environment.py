@@ -1,4 +1,4 @@
-"""What a run ran with: versions, hardware, settings, git commit; enough to tell later why two runs differ."""
+"""The environment of a run: versions, hardware, settings, git commit; enough to tell later why two runs differ."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
-"""Settings of MLflow in this process where the environment says nothing."""
+"""Settings of MLflow in this process where the environment does not set them."""
 _GIT_SECONDS = 5
 
 
@@ -103,10 +103,10 @@ def _git(folder: Path, *arguments: str) -> str | None:
     # Optional locks would write the index of the user's repository.
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 @lru_cache(maxsize=1)

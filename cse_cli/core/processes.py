@@ -46,7 +46,7 @@ def place() -> Place | None:
     """Return the rank that torchrun's environment gives this process; None where it gives none.
 
     Raises:
-        CseError: The environment says something impossible.
+        CseError: The environment is inconsistent.
     """
     given = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     if len(given) < len(VARIABLES):  # some schedulers set RANK alone
@@ -56,8 +56,8 @@ def place() -> Place | None:
     except ValueError:
         found = Place(-1)
     if not (0 <= found.rank < found.world and found.local >= 0):
-        said = ", ".join(f"{name}={value}" for name, value in given.items())
-        raise CseError(f"the environment says {said}", "start with torchrun, or unset these for a run of one process")
+        shown = ", ".join(f"{name}={value}" for name, value in given.items())
+        raise CseError(f"the environment says {shown}", "start with torchrun, or unset these for a run of one process")
     return found
 
 
@@ -129,7 +129,7 @@ def end_with_parent(parent: int | None = None) -> None:
 
 def _stop_like_a_single_run() -> None:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        ignore()  # whoever asked once may ask again: the run's end must still be written
+        ignore()  # of a second signal: the run's end must still be written
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)

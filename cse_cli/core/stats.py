@@ -35,7 +35,7 @@ SYMBOLS: dict[Mark, str] = {
     "stale": "†",
     "doubtful": "?",
 }
-"""What stands beside a number. Only above and below say that there is a difference."""
+"""The mark beside a number. Only above and below mean that there is a difference."""
 LEGEND: dict[Mark, str] = {
     "within": "within the spread of the seeds: no difference shown (t test, 95 %)",
     "above": "above the spread: a difference that the seeds do not explain",
@@ -216,7 +216,7 @@ def signed_rank(differences: Sequence[float]) -> float:
 def power(effect: float, n: int) -> float:
     """Return how often n seeds make the two-sided paired t-test significant, for a true effect d_z; n at least 2."""
     limit = float(stats.t.ppf(1 - LEVEL / 2, n - 1))
-    # Beyond 30 SciPy's noncentral t gives no number; what is asked is decided long before.
+    # Beyond 30 SciPy's noncentral t is NaN; the power is 1 long before.
     shift = min(abs(effect) * math.sqrt(n), 30.0)
     return float(stats.nct.sf(limit, n - 1, shift) + stats.nct.cdf(-limit, n - 1, shift))
 

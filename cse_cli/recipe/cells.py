@@ -20,7 +20,7 @@ from registry.papers import AVERAGE, Table
 
 @dataclass(frozen=True)
 class Cell:
-    """One recipe with its settings, and where its numbers stand.
+    """One recipe with its settings, and the row and columns that its numbers fill.
 
     Args:
         row: Name of the printed row, or the row's label in a free study.
@@ -125,7 +125,7 @@ def _locate(error: CseError, spec: _Spec, problems: Problems) -> list[Problem]:
 
 @dataclass(frozen=True)
 class _Layer:
-    """Settings and where they stand."""
+    """Settings, and their place in the study's file."""
 
     keys: Keys
     change: Change

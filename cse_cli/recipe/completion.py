@@ -6,7 +6,7 @@ Imported by every command, so it imports nothing heavy itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -17,9 +17,9 @@ _REGISTERED = re.compile(r'@[A-Z]+\.register\("([^"]+)"\)\s+class [^\n]+\n\s+"""
 
 def complete_recipe(incomplete: str) -> list[tuple[str, str]]:
     """Return name and title of every recipe that starts so, then recipe files and folders on that path."""
-    from cse_cli.recipe.files import all_recipes, title
+    from cse_cli.recipe.files import all_recipes
 
-    return [*_named(incomplete, all_recipes(), title), *_paths(incomplete)]
+    return [*_named(incomplete, all_recipes()), *_paths(incomplete)]
 
 
 def complete_study(incomplete: str) -> list[tuple[str, str]]:
@@ -33,12 +33,14 @@ def complete_recipe_or_study(incomplete: str) -> list[tuple[str, str]]:
 
 
 def _studies(incomplete: str) -> list[tuple[str, str]]:
-    from cse_cli.recipe.files import all_studies, study_title
+    from cse_cli.recipe.files import all_studies
 
-    return _named(incomplete, all_studies(), study_title)
+    return _named(incomplete, all_studies())
 
 
-def _named(incomplete: str, files: Mapping[str, Path], title: Callable[[Path], str]) -> list[tuple[str, str]]:
+def _named(incomplete: str, files: Mapping[str, Path]) -> list[tuple[str, str]]:
+    from cse_cli.recipe.files import title
+
     return [(name, title(path)) for name, path in files.items() if name.startswith(incomplete)]
 
 

@@ -1,4 +1,4 @@
-"""What `cse list` and `cse show` tell of components, recipes and studies, as plain data for tables and JSON."""
+"""What `cse list` and `cse show` print of components, recipes and studies, as plain data for tables and JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 from cse_cli.core.formatting import to_toml
 from cse_cli.recipe.completion import KINDS
 from cse_cli.recipe.errors import read_source
-from cse_cli.recipe.files import all_recipes, all_studies, find, study_title
+from cse_cli.recipe.files import all_recipes, all_studies, find
+from cse_cli.recipe.files import title as file_title
 from cse_cli.recipe.load import chain, load, merged
 from cse_cli.recipe.study import outline
 from registry.core import Entry
@@ -54,12 +55,12 @@ def brief(entry: Entry[Any]) -> dict[str, Any]:
 
 
 def levels(cls: type[Augmenter]) -> list[str]:
-    """Return what an augmenter acts on, told by the hooks it overrides."""
+    """Return what an augmenter acts on, by the hooks it overrides."""
     return [level for hook, level in _LEVELS.items() if getattr(cls, hook) is not getattr(Augmenter, hook)]
 
 
 def full(entry: Entry[Any]) -> dict[str, Any]:
-    """Return all that `cse show` tells of a component."""
+    """Return all that `cse show` prints of a component."""
     about = brief(entry)
     about["parameters"] = [parameter(entry, name, field) for name, field in entry.parameters.model_fields.items()]
     if entry.inputs:
@@ -134,7 +135,7 @@ STUDIES = "studies"
 
 @dataclass(frozen=True)
 class Listing:
-    """Components by kind, and recipes and studies where they were asked for."""
+    """Components by kind, and recipes and studies where they are listed too."""
 
     components: dict[str, list[dict[str, Any]]]
     recipes: list[dict[str, Any]] | None
@@ -144,8 +145,8 @@ class Listing:
     def document(self) -> dict[str, Any]:
         """Return the listing as JSON writes it."""
         files = {RECIPES: self.recipes, STUDIES: self.studies}
-        asked = {kind: lines for kind, lines in files.items() if lines is not None}
-        return {**self.components, **asked, "broken_plugins": self.broken}
+        chosen = {kind: lines for kind, lines in files.items() if lines is not None}
+        return {**self.components, **chosen, "broken_plugins": self.broken}
 
 
 def listing(kind: str | None = None) -> Listing:
@@ -158,11 +159,11 @@ def listing(kind: str | None = None) -> Listing:
     if kind not in (None, *known):
         hint = suggestion(str(kind), known)
         raise UnknownNameError(f"unknown kind '{kind}'.{hint}", f"`cse list` takes {', '.join(known)}, or nothing")
-    wanted = [name for name in KINDS if kind in (None, name)]
-    components = {name: [brief(entry) for entry in entries(name)] for name in wanted}
+    kinds = [name for name in KINDS if kind in (None, name)]
+    components = {name: [brief(entry) for entry in entries(name)] for name in kinds}
     recipes = [_recipe_line(name, path) for name, path in all_recipes().items()] if kind in (None, RECIPES) else None
     studies = [_study_line(name, path) for name, path in all_studies().items()] if kind in (None, STUDIES) else None
-    return Listing(components, recipes, studies, broken_plugins() if wanted else {})
+    return Listing(components, recipes, studies, broken_plugins() if kinds else {})
 
 
 def _study_line(name: str, path: Path) -> dict[str, Any]:
@@ -170,7 +171,7 @@ def _study_line(name: str, path: Path) -> dict[str, Any]:
     try:
         study = outline(path)
     except CseError:
-        title = f"{study_title(path)} (not valid: see `cse check`)".strip()
+        title = f"{file_title(path)} (not valid: see `cse check`)".strip()
         return {"name": name, "title": title, "paper": None, "rows": 0, "seeds": [], "path": str(path)}
     rows = len(study.rows) or math.prod(len(found) for found in study.grid.values())
     about = {"name": name, "title": study.title, "paper": study.paper}

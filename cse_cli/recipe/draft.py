@@ -5,7 +5,7 @@ Each table by itself, so that every problem is reported and not just the first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,17 +66,14 @@ class Draft:
     paper: Paper | None
     tune: dict[str, TuneRange]
 
-    def parts(self) -> Iterator[Checked]:
-        """Yield every component, encoders first."""
-        yield from self.encoders.values()
-        for heads in self.heads.values():
-            yield from heads.values()
-        for augmenters in self.augmenters.values():
-            yield from augmenters
-        if self.queue is not None:
-            yield self.queue
-        yield from self.loss_parts.values()
-        yield from self.evaluators.values()
+    @property
+    def parts(self) -> list[Checked]:
+        """Every component, encoders first."""
+        heads = [part for heads in self.heads.values() for part in heads.values()]
+        augmenters = [part for augmenters in self.augmenters.values() for part in augmenters]
+        queue = [] if self.queue is None else [self.queue]
+        return [*self.encoders.values(), *heads, *augmenters, *queue, *self.loss_parts.values(),
+                *self.evaluators.values()]  # fmt: skip
 
 
 def draft(tables: Mapping[str, Any], origins: Origins, problems: Problems) -> Draft:

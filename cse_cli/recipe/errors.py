@@ -188,7 +188,7 @@ def _loads(text: str) -> dict[str, Any]:
 
 
 def _syntax(message: str, text: str) -> tuple[Position, str]:
-    """Split the parser's message into place and words: it tells the place in no other way."""
+    """Split the parser's message into place and text: it has the place nowhere else."""
     if match := re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", message, re.DOTALL):
         place, words = Position(int(match[2]), int(match[3])), match[1]
     else:
@@ -346,7 +346,7 @@ _EXPECTED = {
 
 @dataclass(frozen=True)
 class Checking:
-    """A table under validation, as messages speak of it.
+    """A table under validation, as messages name it.
 
     Args:
         table: As written.

@@ -6,7 +6,6 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from registry.errors import UnknownNameError, suggestion
 
@@ -32,12 +31,12 @@ def is_study(path: Path) -> bool:
 
 
 def all_recipes() -> dict[str, Path]:
-    """Return name → file of every recipe that can be asked for by name; the nearest root wins."""
+    """Return name → file of every recipe that has a bare name; the nearest root wins."""
     return {name: path for name, path in _everything().items() if not is_study(path)}
 
 
 def all_studies() -> dict[str, Path]:
-    """Return name → file of every study that can be asked for by name; the nearest root wins."""
+    """Return name → file of every study that has a bare name; the nearest root wins."""
     return {name: path for name, path in _everything().items() if is_study(path)}
 
 
@@ -105,29 +104,18 @@ def find_parent(name: str, child: Path) -> Path | None:
     return next((path for path in candidates if path.is_file() and path.resolve() != here), None)
 
 
-def recipe_name(asked: str) -> str:
-    """Return the bare name of a recipe that was asked for by name or by path."""
-    return name_of(Path(asked)) if asked.endswith(".toml") else asked
+def recipe_name(name_or_path: str) -> str:
+    """Return the bare name of a recipe given by name or by path."""
+    return name_of(Path(name_or_path)) if name_or_path.endswith(".toml") else name_or_path
 
 
 def title(path: Path) -> str:
-    """Return the title a recipe file gives, nothing inherited; empty where there is none to read."""
-    return _title(_read(path))
-
-
-def study_title(path: Path) -> str:
-    """Return the title a study's file gives, nothing inherited; empty where there is none to read."""
-    return _title(_read(path).get("study"))
-
-
-def _read(path: Path) -> dict[str, Any]:
+    """Return the title that a recipe's or a study's file gives, nothing inherited; empty where none can be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError):
-        return {}
-
-
-def _title(table: Any) -> str:
+        return ""
+    table = tables.get("study", tables)
     found = table.get("title") if isinstance(table, dict) else None
     return found if isinstance(found, str) else ""
 

@@ -102,7 +102,11 @@ def with_value(loaded: LoadedRecipe, path: str, value: Any) -> LoadedRecipe:
     Raises:
         RecipeError: The value does not fit, or the path leads nowhere.
     """
-    return _validated(loaded, [assigned(path, value)])
+    problems: list[Problem] = []
+    change = Override(_keys(path, "--set", problems), value, f"--set {path}")
+    if problems:
+        raise RecipeError(problems)
+    return _validated(loaded, [change])
 
 
 def _validated(written: WrittenRecipe, changes: Sequence[Override]) -> LoadedRecipe:
@@ -275,7 +279,7 @@ def parse(assignments: Sequence[str], unset: Sequence[str] = ()) -> list[Overrid
     """Return the overrides that `--set` and `--unset` texts mean; a value that is not TOML counts as text.
 
     Raises:
-        RecipeError: An assignment has no `=` or its key cannot be read; all of them are told.
+        RecipeError: An assignment has no `=` or its key cannot be read; all such are named.
     """
     problems: list[Problem] = []
     overrides = [Override(_keys(key, "--unset", problems), None, f"--unset {key}", unset=True) for key in unset]
@@ -290,19 +294,6 @@ def parse(assignments: Sequence[str], unset: Sequence[str] = ()) -> list[Overrid
         raise RecipeError(problems)
     # A new component drops the parameters of the old one, so it comes before the parameters meant for it.
     return sorted(overrides, key=lambda o: (not o.unset, bool(o.keys) and o.keys[-1] != "name"))
-
-
-def assigned(path: str, value: Any) -> Override:
-    """Return the override that puts a value, not text, at a dotted path.
-
-    Raises:
-        RecipeError: The path cannot be read.
-    """
-    problems: list[Problem] = []
-    keys = _keys(path, "--set", problems)
-    if problems:
-        raise RecipeError(problems)
-    return Override(keys, value, f"--set {path}")
 
 
 def _keys(text: str, option: str, problems: list[Problem]) -> tuple[str, ...]:
@@ -338,7 +329,7 @@ def apply(tables: dict[str, Any], overrides: Sequence[Override]) -> tuple[dict[s
     """Return new tables with every override in them, and the path that each one means there.
 
     Raises:
-        RecipeError: A path leads through something that is not there or not a table; all of them are told.
+        RecipeError: A path leads through something that is not there or not a table; all such are named.
     """
     changed = copy.deepcopy(tables)
     problems: list[Problem] = []

@@ -218,7 +218,7 @@ def _merged(origins: Origins) -> dict[str, Any]:
 
 
 def _checked(written: dict[str, Any], problems: Problems) -> StudyTable | None:
-    """Check rows and columns one at a time, so that each mistake is told in its place."""
+    """Check rows and columns one at a time, so that each mistake is reported at its place."""
     tables = {key: value for key, value in written.items() if key not in ("rows", "columns")}
     table = check_section(StudyTable, {**tables, **_flat_grid(tables)}, (STUDY,), problems)
     if table is None:

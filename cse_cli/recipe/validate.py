@@ -27,13 +27,13 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
         problems.add(keys, f"{value} is not a value a recipe can have")
     check_top_level(tables, problems)
     parts = draft(tables, origins, problems)
-    check_references(parts, problems)
-    check_rules(parts, problems)
-    check_data(parts, tables, problems)
-    recipe = None if problems.found else _complete(tables, parts)
-    if recipe is not None:
+    _check_references(parts, problems)
+    _check_rules(parts, problems)
+    _check_data(parts, tables, problems)
+    if not problems.found:
+        recipe = _complete(tables, parts)
         check_tune_paths(recipe, problems)
-    if problems.found or recipe is None:
+    if problems.found:
         raise origins.error(problems.found)
     return recipe
 
@@ -57,14 +57,14 @@ def _out_of_range(value: Any) -> bool:
 
 
 def _complete(tables: Mapping[str, Any], parts: Draft) -> Recipe:
-    inputs = complete_inputs(parts)
+    inputs = _complete_inputs(parts)
     plain = {key: tables[key] for key in ("schema", "title", "description", "language") if key in tables}
     return Recipe(
         **plain,
         paper=parts.paper,
         data=parts.data or Data(),
         encoders={
-            name: EncoderPart(name=part.table["name"], params=part.params, heads=_built(parts.heads[name]))
+            name: EncoderPart(name=part.table["name"], params=part.params, heads=_parts(parts.heads[name]))
             for name, part in parts.encoders.items()
         },
         views={
@@ -75,12 +75,12 @@ def _complete(tables: Mapping[str, Any], parts: Draft) -> Recipe:
         losses={name: loss.model_copy(update={"views": inputs[name]}) for name, loss in parts.losses.items()},
         train=parts.train or Train(),
         evaluate=parts.evaluate or Evaluate(),
-        evaluators=_built(parts.evaluators),
+        evaluators=_parts(parts.evaluators),
         tune=parts.tune,
     )
 
 
-def _built(parts: Mapping[str, Checked]) -> dict[str, Part]:
+def _parts(parts: Mapping[str, Checked]) -> dict[str, Part]:
     return {name: _part(part) for name, part in parts.items()}
 
 
@@ -88,20 +88,20 @@ def _part(part: Checked) -> Part:
     return Part(name=part.table["name"], params=part.params)
 
 
-def check_references(draft: Draft, problems: Problems) -> None:
+def _check_references(draft: Draft, problems: Problems) -> None:
     """Report every encoder, view and input that a recipe names and does not have, and views that nothing uses."""
     used = _check_losses(draft, problems)
     for name, view in draft.views.items():
         _known("encoder", view.encoder, draft.encoders, ("views", name, "encoder"), problems)
-    for part in draft.parts():
+    for part in draft.parts:
         used |= _check_part(part, draft, problems)
     for name in draft.views:
-        if name not in used and all(part.entry is not None for part in draft.parts()):
+        if name not in used and all(part.entry is not None for part in draft.parts):
             message = "no loss, queue or augmenter uses this view: it would only cost time; remove it"
             problems.add(("views", name), message, at_key=True)
 
 
-def complete_inputs(draft: Draft) -> dict[str, dict[str, str]]:
+def _complete_inputs(draft: Draft) -> dict[str, dict[str, str]]:
     """Return loss → input → view, with the views that inputs take by default."""
     complete: dict[str, dict[str, str]] = {}
     for name, loss in draft.losses.items():
@@ -189,8 +189,8 @@ _MAY_CHOOSE = ("dev", "val", "train")
 """How splits begin whose scores may choose a state."""
 
 
-def check_rules(draft: Draft, problems: Problems) -> None:
-    """Report every rule that a recipe breaks although each of its tables is right by itself."""
+def _check_rules(draft: Draft, problems: Problems) -> None:
+    """Report the rules between its sections that a recipe breaks."""
     _check_budget(draft, problems)
     _check_queue(draft, problems)
     _check_encoders(draft, problems)
@@ -230,7 +230,7 @@ def _check_encoders(draft: Draft, problems: Problems) -> None:
         message = f"unknown encoder '{scored}'.{hint} Known: {', '.join(draft.encoders)}."
         problems.add(("evaluate", "encoder"), message)
     used = {scored, *(view.encoder for view in draft.views.values())}
-    for part in draft.parts():
+    for part in draft.parts:
         references = part.entry.references if part.entry else ()
         used |= {str(part.params.get(r.parameter)) for r in references if r.kind == "encoder"}
     for name in draft.encoders:
@@ -280,7 +280,7 @@ def _check_paper(draft: Draft, problems: Problems) -> None:
         )
 
 
-def check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
+def _check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
     """Report data sets, splits and columns that the catalogue does not have; no file is looked for."""
     if draft.data is not None:
         _check_choice(draft, draft.data, problems)
@@ -322,7 +322,7 @@ def _check_streaming(draft: Draft, data: Data, problems: Problems) -> None:
 
 
 def _check_hub_set(name: str, keys: Keys, problems: Problems) -> None:
-    """Report a name that is not of the form of a hub data set; whether the hub has it is not asked here."""
+    """Report a name that is not of the form of a hub data set; the hub itself is not asked."""
     try:
         HubSet.parse(name)
     except CseError as error:

@@ -104,9 +104,9 @@ def print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
     wrong = sum(not check["valid"] for check in checks)
     studies = sum(check["kind"] == "study" for check in checks)
     recipes = len(checks) - studies
-    told = [f"{recipes} recipe{'' if recipes == 1 else 's'}"] if recipes or not studies else []
-    told += [f"{studies} {'study' if studies == 1 else 'studies'}"] if studies else []
-    sys.stdout.write(f"{' and '.join(told)} checked: {f'{wrong} with problems' if wrong else 'all valid'}\n")
+    counts = [f"{recipes} recipe{'' if recipes == 1 else 's'}"] if recipes or not studies else []
+    counts += [f"{studies} {'study' if studies == 1 else 'studies'}"] if studies else []
+    sys.stdout.write(f"{' and '.join(counts)} checked: {f'{wrong} with problems' if wrong else 'all valid'}\n")
 
 
 def warn_of_plugins(broken: Mapping[str, str]) -> None:

@@ -39,7 +39,7 @@ from cse_cli.runs.study_view import (
     write_study_plans,
 )
 from cse_cli.runs.view import plan_run, print_plan, print_results, shown_metrics, write_json, write_plans
-from cse_cli.tracking.mlflow_tracker import sync
+from cse_cli.tracking.unsent import sync
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute, prepare
 from registry import hub

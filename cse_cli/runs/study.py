@@ -26,7 +26,7 @@ from cse_cli.recipe.cells import Cell, cells, tag
 from cse_cli.recipe.study import Study, load_study
 from cse_cli.tracking import location as tags
 from cse_cli.tracking.reader import RecordedRun, finished_results, list_runs
-from cse_cli.tracking.writes import waiting
+from cse_cli.tracking.unsent import waiting
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from registry.errors import CseError, RunFailedError, TrackingError

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cse_cli.analysis.reproductions import told
+from cse_cli.analysis.reproductions import compare_with_reproductions
 from cse_cli.core.results import Result, Speed
 from cse_cli.training.build import Prepared
 from registry.registries import EVALUATORS
@@ -41,7 +41,7 @@ def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, 
         runs = [result for result in results if result.recipe_hash == recipe]
         console.print(f"[bold]{escape(runs[0].recipe)}[/bold] · {escape(runs[0].title)}", soft_wrap=True)
         console.print(_table(runs, metrics[recipe]))
-        for line in (*told(runs), *speed_line(runs)):
+        for line in (*compare_with_reproductions(runs), *speed_line(runs)):
             console.print(escape(line), soft_wrap=True)
         console.print()
 

@@ -251,7 +251,7 @@ def record_outcome(
     tracker.text("result.json", result.model_dump_json(indent=1))
     if prepared.job.lean:
         return
-    from cse_cli.analysis.run_figures import draw  # matplotlib: only where a run has come to its end
+    from cse_cli.analysis.run_figures import draw_run  # matplotlib: only where a run has come to its end
 
     prepared.experiment.scored.export(folder / "model", prepared.job.loaded.recipe.evaluate.max_length)
     tracker.folder(folder / "model", "model")
@@ -259,7 +259,7 @@ def record_outcome(
     numbers = {name: evaluator.series() for name, evaluator in evaluators.items()}
     series.write(numbers, folder / series.FOLDER)
     try:
-        draw(result, numbers, folder / "figures", {name: list(e.fingerprints()) for name, e in evaluators.items()})
+        draw_run(result, numbers, folder / "figures", {name: list(e.fingerprints()) for name, e in evaluators.items()})
     except Exception as error:
         observer.warned(f"figures are missing: {type(error).__name__}: {error}")
     for made in (series.FOLDER, "figures"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Protocol
 
-from cse_cli.analysis.evidence import shared, value
+from cse_cli.analysis.evidence import metric_value, shared_metrics
 from cse_cli.core.console import Observer
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import RunFolder, unfinished
@@ -163,11 +163,11 @@ def _unfinished(job: Job) -> RunFolder | None:
 
 
 def _compared(search: Search, pairs: Sequence[tuple[Result, Result]]) -> dict[str, Paired]:
-    metrics = dict.fromkeys([search.metric, *shared([run for pair in pairs for run in pair])])
+    metrics = dict.fromkeys([search.metric, *shared_metrics([run for pair in pairs for run in pair])])
     seeds = [own.seed for own, _ in pairs]
     compared: dict[str, Paired] = {}
     for name in metrics:
-        first, second = ([value(pair[side], name) for pair in pairs] for side in (0, 1))
+        first, second = ([metric_value(pair[side].scores, name) for pair in pairs] for side in (0, 1))
         known = [number for number in (*first, *second) if number is not None]
         if len(known) == 2 * len(pairs):
             compared[name] = paired(seeds, known[: len(pairs)], known[len(pairs) :])

@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from cse_cli.analysis.figures import KEPT
-from cse_cli.analysis.study_figures import STEPS, legend
+from cse_cli.analysis.figures import KEPT, STEPS, add_legend
 from cse_cli.core.plotting import COLUMN, OURS, PAGE, UNTRAINED, Heading, blank, save, styled
 from cse_cli.tuning.results import Parameter, Search, Trial, Value
 
@@ -65,7 +64,7 @@ def history(search: Search) -> Figure:
     _scores(axes, search)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlabel("trial")
-    legend(figure)
+    add_legend(figure)
     return figure
 
 
@@ -83,7 +82,7 @@ def slices(search: Search) -> Figure:
         axes.set_axis_off()
     for place in range(0, count, abreast):
         panels[place].set_ylabel(search.metric)
-    legend(figure)
+    add_legend(figure)
     return figure
 
 

@@ -19,7 +19,7 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel, ConfigDict, Field
 
-from cse_cli.analysis.evidence import shown_p, shown_seeds
+from cse_cli.analysis.evidence import p_text, seeds_text
 from cse_cli.core.stats import LEVEL, Paired
 from cse_cli.tuning import storage as storages
 from cse_cli.tuning import study as words
@@ -264,7 +264,7 @@ def told(confirmation: Confirmation) -> str:
     seeds = f"{len(over.seeds)} fresh seed{'' if len(over.seeds) == 1 else 's'}"
     gain = f"{over.difference:+.2f} {confirmation.main} with {seeds}".replace("-", "−", 1 if over.difference < 0 else 0)
     if confirmation.confirmed:
-        return f"confirmed: {gain} ({'the same with each' if over.p is None else shown_p(over.p)})"
+        return f"confirmed: {gain} ({'the same with each' if over.p is None else p_text(over.p)})"
     if over.difference <= 0:
         return f"not confirmed: {gain}, so no gain at all"
     if over.p is None:
@@ -272,9 +272,9 @@ def told(confirmation: Confirmation) -> str:
     more = (
         ""
         if over.seeds_needed is None
-        else f"; to tell a gain of this size takes {shown_seeds(over.seeds_needed)} seeds"
+        else f"; to tell a gain of this size takes {seeds_text(over.seeds_needed)} seeds"
     )
-    return f"not confirmed: {gain} may be chance ({shown_p(over.p)}){more}"
+    return f"not confirmed: {gain} may be chance ({p_text(over.p)}){more}"
 
 
 FEWEST = 4

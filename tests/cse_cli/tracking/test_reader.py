@@ -20,9 +20,9 @@ from cse_cli.tracking.reader import (
     finished_results,
     is_stale,
     list_runs,
-    summary,
 )
 from cse_cli.tracking.store import Store
+from cse_cli.tracking.view import summary
 from registry.errors import CseError, UnknownNameError
 from tests.cse_cli.tracking.stores import result
 
