@@ -69,7 +69,7 @@ class Experiment:
     """A recipe with everything built.
 
     Args:
-        recipe: What was asked for.
+        recipe: What was built.
         method: The formula, weights initialised under the seed.
         plans: View name → how its tokens are made from the data.
         evaluators: Name → evaluator.
