@@ -53,8 +53,7 @@ class RunRequest:
         if not self.recipes:
             raise CseError("no recipe given", "try `cse run quickstart`; `cse list recipes` shows all")
         seeds: Sequence[int | None] = self.seed_list() or [None]
-        jobs = [self._job(recipe, seed) for recipe in self.recipes for seed in seeds]
-        return jobs
+        return [self._job(recipe, seed) for recipe in self.recipes for seed in seeds]
 
     def seed_list(self) -> list[int]:
         """Return the seeds asked for; empty for each recipe's own.

@@ -15,6 +15,7 @@ from cse_cli.tracking import location as tags
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.confirm import confirm
 from cse_cli.tuning.live import TuneScreen
+from cse_cli.tuning.observer import Ending, SearchObserver
 from cse_cli.tuning.options import SearchOptions, resolve_options
 from cse_cli.tuning.results import (
     Confirmation,
@@ -43,7 +44,7 @@ from cse_cli.tuning.study import (
     settled,
 )
 from cse_cli.tuning.view import print_confirmation, print_search, print_searches, write_json
-from cse_cli.tuning.workers import Ending, SearchObserver, WorkerProcesses, work
+from cse_cli.tuning.workers import WorkerProcesses, work
 from registry.errors import CseError, UnknownNameError
 
 
