@@ -244,8 +244,8 @@ class WorkerProcesses:
         self._parent = parent
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def work(self, study: optuna.Study) -> None:
-        """Start the workers and wait for them.
+    def work(self, study: optuna.Study) -> tuple[int, Ending]:
+        """Start the workers and wait for them; return how many trials came to their end, and why no more.
 
         Raises:
             CseError: None of them came to its end.
@@ -262,6 +262,9 @@ class WorkerProcesses:
             self._end()
             raise
         self._check_codes()
+        if len(settled(study.get_trials(deepcopy=False))) >= budget(study):
+            return self.ran, "budget"
+        return self.ran, "exhausted" if self.config.timeout is None else "timeout"
 
     def _start(self, number: int, device: str) -> subprocess.Popen[bytes]:
         here = {"device": device, "workers": 1, "join": True, "trials": None}
