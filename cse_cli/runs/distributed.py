@@ -39,9 +39,12 @@ def run_in_processes(job: Job, processes: int) -> Result:
         CseError: A process could not start or failed, with its own message, or was killed.
         KeyboardInterrupt: Ctrl-C; the run's end is recorded.
     """
+    agent = logging.getLogger("torch.distributed.elastic")  # `_root_cause` says what it logs, shorter
+    agent.addHandler(logging.NullHandler())
+    agent.propagate = False
     with JobFolder.of(job) as folder:
         try:
-            with _silent_agent(), _signal_handlers_restored(), _environment(processes, job.device):
+            with _signal_handlers_restored(), _environment(processes, job.device):
                 launch = elastic_launch(_config(processes, folder.path / "logs"), sys.executable)
                 launch("-m", "cse_cli.runs.worker", str(folder.path), str(os.getpid()))
         except ChildFailedError as error:
@@ -72,20 +75,6 @@ def _config(processes: int, logs: Path) -> LaunchConfig:
         signals_to_handle=",".join(each.name for each in _SIGNALS),
         logs_specs=DefaultLogsSpecs(str(logs), redirects=dict.fromkeys(range(1, processes), Std.ALL)),
     )
-
-
-@contextmanager
-def _silent_agent() -> Iterator[None]:
-    """Keep the agent's own log from the terminal: `_root_cause` says the same, shorter."""
-    logger = logging.getLogger("torch.distributed.elastic")
-    handler, before = logging.NullHandler(), logger.propagate
-    logger.addHandler(handler)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = before
 
 
 @contextmanager

@@ -64,7 +64,9 @@ class RecipeObjective:
             CseError: It cannot be done on this machine, whatever the values.
         """
         try:
-            return self._one_seed(trial) if len(self.seeds) == 1 else self._several_seeds(trial)
+            if len(self.seeds) > 1:
+                return self._mean_over_seeds(trial)
+            return self._run(trial, self.seeds[0], Below(self.parent, self._name(trial), self._tags(trial)))
         except Pruned as pruned:
             raise optuna.TrialPruned(str(pruned)) from None
         except (TrackingError, MissingError, optuna.TrialPruned, TrialFailed):
@@ -83,13 +85,9 @@ class RecipeObjective:
         finally:
             # The next trial needs the memory: models are in reference cycles, and errors hold models.
             gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            torch.cuda.empty_cache()  # does nothing where CUDA is not in use
 
-    def _one_seed(self, trial: optuna.Trial) -> float:
-        return self._run(trial, self.seeds[0], Below(self.parent, self._name(trial), self._tags(trial)))
-
-    def _several_seeds(self, trial: optuna.Trial) -> float:
+    def _mean_over_seeds(self, trial: optuna.Trial) -> float:
         """Run every seed below a run of the trial's own, which records their mean."""
         name = self._name(trial)
         tracker = self._summary_run(trial, name)
