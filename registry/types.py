@@ -250,6 +250,23 @@ class Evaluator(Component):
         return {}
 
 
+def take_shape_from_checkpoint(module: nn.Module, buffer: str, *, only_if_empty: bool) -> None:
+    """Let a buffer of `module` take the shape that a checkpoint has for it before that is loaded.
+
+    Args:
+        module: Owner of the buffer.
+        buffer: Its name.
+        only_if_empty: Leave a buffer alone that has values: torch then refuses another shape.
+    """
+
+    def resize(owner: Any, state: Mapping[str, Tensor], prefix: str, *_: Any) -> None:
+        present, stored = getattr(owner, buffer), state.get(prefix + buffer)
+        if stored is not None and not (only_if_empty and present.numel()):
+            setattr(owner, buffer, present.new_zeros(stored.shape))
+
+    module.register_load_state_dict_pre_hook(resize)  # type: ignore[no-untyped-call]
+
+
 class Generator(Component):
     """Makes a data set instead of reading one; deterministic."""
 

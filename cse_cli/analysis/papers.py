@@ -408,7 +408,7 @@ def field(encoder: str, layout: Layout) -> list[Row]:
     """Return the field's rows of an encoder, where its columns are these."""
     headings = {column.evaluator: column.heading for column in layout.columns}
     found: list[Row] = []
-    for one in papers.field():
+    for one in papers.field_rows():
         if one.encoder.lower() != encoder or set(layout.evaluators) != set(one.cells):
             continue
         scores = {headings[name]: Score(mean=value, std=one.spreads.get(name)) for name, value in one.cells.items()}

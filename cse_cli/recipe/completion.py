@@ -64,7 +64,7 @@ def remember() -> None:
     if _index():
         return
     from cse_cli.recipe.files import all_recipes, all_studies, study_title, title
-    from registry.registries import REGISTRIES
+    from registry import REGISTRIES
 
     components = {kind.kind: {entry.name: entry.summary for entry in kind} for kind in REGISTRIES}
     recipes = {name: title(path) for name, path in all_recipes().items()}

@@ -23,9 +23,9 @@ from cse_cli.recipe.errors import read_source
 from cse_cli.recipe.files import all_recipes, all_studies, find, study_title
 from cse_cli.recipe.load import chain, load, merged
 from cse_cli.recipe.study import outline
+from registry import REGISTRIES
 from registry.core import Entry
 from registry.errors import CseError, UnknownNameError, suggestion
-from registry.registries import REGISTRIES
 from registry.types import Augmenter, Tune
 
 _LEVELS = {"on_text": "text", "on_pieces": "sub-words", "on_tokens": "tokens", "on_embeddings": "embeddings"}

@@ -18,9 +18,9 @@ from pydantic import BaseModel, ValidationError
 from cse_cli.recipe.errors import Checking, Keys, Origins, Problems, report, shown_value
 from cse_cli.recipe.files import place_file
 from cse_cli.recipe.schema import Data, Evaluate, LossPart, Paper, Recipe, Train, TuneRange, View
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.core import Entry, Registry
 from registry.errors import UnknownNameError
-from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 
 _LOSS_KEYS = frozenset({"weight", "views", "queue"})
 _ENCODER_KEYS = frozenset({"heads"})

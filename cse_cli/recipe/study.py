@@ -22,10 +22,9 @@ from cse_cli.recipe.files import all_studies, is_study, name_of
 from cse_cli.recipe.load import STUDY, chain
 from cse_cli.recipe.paths import setting, values
 from cse_cli.recipe.schema import Count, Flag, Recipe, Section, Text, Whole
-from registry import papers
+from registry import EVALUATORS, papers
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import AVERAGE
-from registry.registries import EVALUATORS
 
 Seed = Annotated[Whole, Field(lt=2**32)]
 Scalar = bool | int | float | str

@@ -18,7 +18,7 @@ from rich.table import Table
 from cse_cli.analysis.reproductions import told
 from cse_cli.core.results import Result, Speed
 from cse_cli.training.build import Prepared
-from registry.registries import EVALUATORS
+from registry import EVALUATORS
 from registry.tokens import Tokens
 
 

@@ -14,8 +14,8 @@ from cse_cli.core.console import Observer
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.tuning.space import Knob
+from registry import EVALUATORS
 from registry.errors import CseError
-from registry.registries import EVALUATORS
 
 
 def objective(recipe: Recipe) -> str:

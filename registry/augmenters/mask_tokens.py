@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import torch
 
+from registry import AUGMENTERS
 from registry.errors import CseError
 from registry.masking import Masking, Rate, Share
-from registry.registries import AUGMENTERS
 from registry.tokens import Tokens
 from registry.types import Augmenter, Encoder, Step
 

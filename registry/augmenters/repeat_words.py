@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
-from registry.registries import AUGMENTERS
+from registry import AUGMENTERS
 from registry.tokens import Pieces, Sample
 from registry.types import Augmenter, Encoder, Tune
 

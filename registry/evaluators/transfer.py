@@ -10,10 +10,8 @@ from pydantic import Field
 
 from registry import EVALUATORS, catalogue
 from registry.errors import CseError
-from registry.evaluators.early_stopped import EarlyStopped
-from registry.evaluators.labelled import read_labelled
-from registry.evaluators.logistic import Logistic
-from registry.evaluators.protocol import Classifier, Trial
+from registry.evaluators.classifiers import EarlyStopped, Logistic
+from registry.evaluators.protocol import Classifier, Trial, read_labelled
 from registry.types import Encode, Evaluator, Resource
 
 L2 = Annotated[float, Field(gt=0)]

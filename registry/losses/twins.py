@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from registry import LOSSES, Tune
-from registry.losses.cosine import cosine_rows
+from registry.losses.contrast import cosine_rows
 from registry.tokens import Encoded, at_least_single
 from registry.types import Loss
 

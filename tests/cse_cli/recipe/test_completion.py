@@ -12,7 +12,7 @@ import pytest
 
 from cse_cli.recipe import completion
 from cse_cli.recipe.completion import complete_anything, complete_component, complete_kind, complete_recipe, remember
-from registry.registries import REGISTRIES
+from registry import REGISTRIES
 
 HEAVY = ("torch", "transformers", "mlflow", "datasets", "pandas", "scipy", "optuna", "numpy")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from registry.encoders.word_vectors.vocabulary import WordVocabulary
+from registry.encoders.word_vectors import WordVocabulary
 from registry.types import Encoder
 
 

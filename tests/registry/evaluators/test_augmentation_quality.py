@@ -11,7 +11,7 @@ from registry import AUGMENTERS, ENCODERS, EVALUATORS, catalogue
 from registry.catalogue import Pair
 from registry.errors import CseError, MissingError
 from registry.evaluators.augmentation_quality import AugmentationQuality
-from registry.evaluators.sts import one_line
+from registry.evaluators.pairs import one_line
 from registry.types import Augmenter
 from tests.tiny import sentences, tiny_bert
 

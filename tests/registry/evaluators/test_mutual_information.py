@@ -5,8 +5,7 @@ import torch
 
 from registry import EVALUATORS, catalogue
 from registry.errors import CseError, MissingError
-from registry.evaluators.information import mutual_information
-from registry.evaluators.mutual_information import MutualInformation
+from registry.evaluators.mutual_information import MutualInformation, mutual_information
 
 
 class Views:

@@ -6,7 +6,7 @@ import torch
 from registry import EVALUATORS
 from registry.catalogue import Pair
 from registry.errors import CseError, MissingError
-from registry.evaluators.information import mutual_information
+from registry.evaluators.mutual_information import mutual_information
 from registry.evaluators.mutual_information_task import MutualInformationTask
 from tests.registry.evaluators.points import serve
 
