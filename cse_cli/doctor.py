@@ -1,13 +1,7 @@
-"""Looks at everything a run depends on, changes nothing, and is never stopped by what it finds.
-
-`cse doctor`: a report to paste into an issue.
-
-The doctor's report: Markdown to paste into an issue, or JSON.
-"""
+"""`cse doctor`: checks of everything a run depends on, as a report to paste into an issue. Changes nothing."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -18,11 +12,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from cse_cli.core.console import write_json
 from cse_cli.core.environment import environment, name_clash, without_password
 from cse_cli.core.paths import home
 
 State = Literal["ok", "note", "problem"]
+_STATES: dict[State, str] = {"ok": "ok", "note": "note", "problem": "**problem**"}
 _LOW_DISK_GB = 2.0
+
+
+EPILOG = "Examples:  cse doctor  ·  cse doctor --json > report.json"
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,23 @@ class Check:
     says: str
 
 
+def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False) -> None:
+    """Report versions, devices, store, models and data; exit 1 where something is broken. Changes nothing."""
+    if clash := name_clash():
+        # Nothing below can be imported then, our own errors included.
+        typer.echo(f"error: {clash}", err=True)
+        raise typer.Exit(1)
+
+    checks = examine()
+    if json_:
+        write_json({"environment": environment(), "checks": [asdict(check) for check in checks]})
+    else:
+        print_report(environment(), checks)
+    raise typer.Exit(1 if any(check.state == "problem" for check in checks) else 0)
+
+
 def examine() -> list[Check]:
-    """Run every check; one that fails in an unforeseen way says so instead of ending the others."""
+    """Run every check; one that raises is a problem and does not end the others."""
     return [found for check in _CHECKS for found in _guarded(check)]
 
 
@@ -72,7 +86,7 @@ def _tracking_store() -> Iterator[Check]:
         yield Check("tracking store", "ok", f"{shown}, created by the first run")
         return
     from cse_cli.tracking.reader import list_names
-    from cse_cli.tracking.writes import waiting
+    from cse_cli.tracking.unsent import waiting
 
     try:
         runs = list_names()
@@ -169,21 +183,6 @@ def _hub() -> Iterator[Check]:
 _CHECKS = (_state_directory, _tracking_store, _threads, _components, _models, _data_sets, _hub)
 
 
-EPILOG = "Examples:  cse doctor  ·  cse doctor --json > report.json"
-
-
-def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False) -> None:
-    """Report versions, devices, store, models and data; exit 1 where something is broken. Changes nothing."""
-    if clash := name_clash():
-        # Nothing below can be imported then, our own errors included.
-        typer.echo(f"error: {clash}", err=True)
-        raise typer.Exit(1)
-
-    checks = examine()
-    (write_report_json if json_ else print_report)(environment(), checks)
-    raise typer.Exit(1 if any(check.state == "problem" for check in checks) else 0)
-
-
 _VERSIONS = ("cse", "python", "torch", "transformers", "tokenizers", "datasets", "mlflow", "optuna", "numpy")
 
 
@@ -191,6 +190,7 @@ def print_report(environment: Mapping[str, Any], checks: Sequence[Check]) -> Non
     """Print the report as Markdown: its lines stay readable without rendering."""
     cuda = "; ".join(environment["cuda"]) or "none"
     machine = f"{environment['platform']}, {environment['cpus']} CPUs, {environment['memory_gb']} GB"
+    problems = [check.about for check in checks if check.state == "problem"]
     lines = [
         "## cse doctor",
         "",
@@ -199,27 +199,8 @@ def print_report(environment: Mapping[str, Any], checks: Sequence[Check]) -> Non
         f"- working directory's commit: {environment['git'] or 'none'}",
         f"- settings: {', '.join(f'{k}={v}' for k, v in environment['settings'].items()) or 'none'}",
         "",
-        *(f"- {_word(check)} {check.about}: {_one_line(check.says)}" for check in checks),
+        *(f"- {_STATES[check.state]}, {check.about}: {' '.join(check.says.split())}" for check in checks),
         "",
-        _verdict(checks),
+        f"problems: {', '.join(problems)}" if problems else "no problem found",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
-
-
-def write_report_json(environment: Mapping[str, Any], checks: Sequence[Check]) -> None:
-    """Write the same as one JSON document, with every installed package."""
-    document = {"schema_version": 1, "environment": environment, "checks": [asdict(check) for check in checks]}
-    sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-
-
-def _word(check: Check) -> str:
-    return {"ok": "ok,", "note": "note,", "problem": "**problem**,"}[check.state]
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _verdict(checks: Sequence[Check]) -> str:
-    problems = [check.about for check in checks if check.state == "problem"]
-    return f"problems: {', '.join(problems)}" if problems else "no problem found"

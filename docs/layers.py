@@ -37,18 +37,19 @@ def layers_svg() -> str:
     for number, row in enumerate(rows):
         width = (WIDTH - GAP * (len(row) + 1)) / len(row)
         for place, module in enumerate(row):
-            uses = [name for name in modules if name in graph.find_modules_directly_imported_by(module)]
+            imported = graph.find_modules_directly_imported_by(module) - {module}
+            uses = [name for name in modules if name in imported]
             parts += _box(GAP + place * (width + GAP), GAP + number * (HEIGHT + GAP), width, module, uses)
     return "\n".join([*parts, "</svg>", ""])
 
 
 def _box(left: float, top: float, width: float, module: str, uses: list[str]) -> Iterator[str]:
-    about = (importlib.import_module(module).__doc__ or "").strip().partition("\n")[0]
-    imported = ", ".join(name.removeprefix("cse_cli.") for name in uses)
+    about = (importlib.import_module(module).__doc__ or "").strip().partition("\n")[0].replace("`", "")
+    shown = ", ".join(name.removeprefix("cse_cli.") for name in uses)
     limit = int(width / 6.6)
     about = about if len(about) <= limit else about[: limit - 1] + "…"
     yield f'<rect x="{left:g}" y="{top}" width="{width:g}" height="{HEIGHT}" rx="4" fill="#eef3f8" stroke="#30506b"/>'
     yield f'<text x="{left + 10:g}" y="{top + 18}" font-size="14" font-weight="bold">{escape(module)}</text>'
     yield f'<text x="{left + 10:g}" y="{top + 35}" font-size="12">{escape(about)}</text>'
-    if imported:
-        yield f'<text x="{left + 10:g}" y="{top + 51}" font-size="12" fill="#52616e">imports {escape(imported)}</text>'
+    if shown:
+        yield f'<text x="{left + 10:g}" y="{top + 51}" font-size="12" fill="#52616e">imports {escape(shown)}</text>'

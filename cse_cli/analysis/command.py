@@ -1,24 +1,16 @@
-"""`cse leaderboard`: our finished runs beside the papers' rows.
-
-`cse compare`: two methods or more, seed by seed and pair by pair.
-
-`cse report`: one page about a run or a study.
-"""
+"""`cse leaderboard`, `cse compare` and `cse report`."""
 
 from __future__ import annotations
 
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from cse_cli.core.formatting import counted
 from cse_cli.recipe.completion import complete_recipe, complete_study
-
-if TYPE_CHECKING:
-    from cse_cli.analysis.leaderboard import Found
-
 
 LEADERBOARD_EPILOG = (
     "Examples:  cse leaderboard  ·  cse leaderboard --table ifcl/5  ·  cse leaderboard --encoder bert-base --field"
@@ -52,37 +44,26 @@ def leaderboard(
 
     Of each recipe the configuration with the best dev mean is shown; test scores choose nothing.
     """
-    from cse_cli.analysis.leaderboard import Asked, blocks, check_names
-    from cse_cli.analysis.leaderboard_view import FORMATS
+    from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_tables, score_tables
+    from cse_cli.analysis.leaderboard_view import WRITERS, print_tables, write_page
+    from cse_cli.analysis.runs import study_tags
+    from cse_cli.tracking.reader import finished_results
 
-    check_names(paper, table)
-    asked = Asked(paper=paper, table=table, encoder=encoder, language=language, recipe=recipe, field=field)
-    shown = blocks(_found(), asked)
+    find_tables(paper, table)  # unknown names are told before the store is read
+    query = LeaderboardQuery(paper, table, encoder, language, recipe, field)
+    results = finished_results()
+    tables = score_tables(FinishedRuns(results, study_tags() if results else {}), query)
     if html is not None:
-        from cse_cli.analysis.leaderboard_view import write
-
-        write(shown, html)
-        sys.stderr.write(f"{html}: {len(shown)} table{'' if len(shown) == 1 else 's'}\n")
+        write_page(tables, html)
+        sys.stderr.write(f"{html}: {counted(len(tables), 'table')}\n")
         return
-    if not shown:
-        wanted = "no finished run matches" if asked != Asked(field=field) else "no finished run yet"
-        sys.stderr.write(
-            f"{wanted}\n  → `cse run quickstart` makes one in about two minutes; `cse runs ls` lists all\n"
-        )
-    if shown or output in (Format.CSV, Format.JSON):
-        sys.stdout.write(FORMATS[output](shown))
-
-
-def _found() -> Found:
-    """Return what has run, and which runs a study made."""
-    from cse_cli.analysis.leaderboard import Found
-    from cse_cli.analysis.runs import standing
-    from cse_cli.tracking import location as tags
-    from cse_cli.tracking import reader
-
-    results = reader.finished_results()
-    runs = reader.list_names() if results else []
-    return Found(results, {run.run_id: run.tags[tags.STUDY] for run in runs if tags.STUDY in run.tags}, standing)
+    if not tables:
+        which = "no finished run yet" if query == LeaderboardQuery(field=field) else "no finished run matches"
+        sys.stderr.write(f"{which}\n  → `cse run quickstart` makes one in about two minutes; `cse runs ls` lists all\n")
+    if output in WRITERS:
+        sys.stdout.write(WRITERS[output](tables) if tables or output in (Format.CSV, Format.JSON) else "")
+    elif tables:
+        print_tables(tables)
 
 
 COMPARE_EPILOG = (
@@ -108,13 +89,18 @@ def compare(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Compare methods: what differs in their recipes, over the same seeds, and on the same sentence pairs."""
-    from cse_cli.analysis.compare import compare as compared
-    from cse_cli.analysis.compare_view import print_comparison, write_json
-    from cse_cli.analysis.runs import find_sides
+    from cse_cli.analysis import compare as comparison
+    from cse_cli.analysis.compare_view import print_comparison
+    from cse_cli.analysis.runs import find_methods
+    from cse_cli.core.console import write_json
     from cse_cli.tracking.reader import finished_results
 
-    document = compared(find_sides(runs, finished_results()), metric or (), bootstrap, pairwise=pairwise)
-    (write_json if json_ else print_comparison)(document)
+    methods = find_methods(runs, finished_results())
+    document = comparison.compare(methods, metric or (), bootstrap, pairwise=pairwise)
+    if json_:
+        write_json(document.model_dump(mode="json"))
+    else:
+        print_comparison(document)
 
 
 REPORT_EPILOG = (
@@ -145,6 +131,6 @@ def report(
 
     Without --output it is report-ID.html in the working directory. The page loads nothing and can be sent to others.
     """
-    from cse_cli.analysis.report import report as written
+    from cse_cli.analysis.report import write_report
 
-    sys.stdout.write(f"{written(what, output, beside, force=force)}\n")
+    sys.stdout.write(f"{write_report(what, output, beside, force=force)}\n")

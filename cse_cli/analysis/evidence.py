@@ -1,172 +1,73 @@
-"""Which numbers of two runs can be compared, and what they are called.
+"""What speaks for a difference between two methods: their scores over seeds, and the sentence pairs that runs kept.
 
-The sentence pairs that runs kept, and which of them may be put beside each other.
-
-On the same sentence pairs: would other pairs of the same kind tell the same difference?
-
-What the tests of one metric allow to say, in words.
+Would other pairs of the same kind tell the same difference? Pairs are resampled, the trained models as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from cse_cli.core.results import STS_TASKS, Result
-from cse_cli.core.stats import LEVEL, MOST_SEEDS, Floats, Paired, correlations, resampled, steiger, williams
+from cse_cli.core.results import STS_TASKS, Result, Scores, average
+from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired, steiger, williams
 from cse_cli.tracking import reader
 from registry.catalogue.pairs import ROWS
 from registry.errors import UnknownNameError, suggestion
+from registry.papers import AVERAGE
+from registry.statistics import Floats, resampled_spearman, spearman
 
-AVERAGE = "avg"
-"""The mean of the seven English sets."""
 RANKED = "spearman"
 """Metric of the seven sets in every table."""
+_SEED = 0
+_SAME = 1e-6
+"""Points by which a score may differ from 100 · ρ of its pairs and be that ρ."""
 
 
-def value(result: Result, metric: str) -> float | None:
-    """Return a run's `evaluator.metric`, or its average as the papers make it: of scores rounded to two decimals."""
+def metric_value(scores: Scores, metric: str) -> float | None:
+    """Return `evaluator.metric` of a run's scores, or as `avg` the papers' average of the seven English sets."""
     if metric == AVERAGE:
-        found = [result.scores.get(name, {}).get(RANKED) for name in STS_TASKS]
-        known = [round(score, 2) for score in found if score is not None]
-        return fmean(known) if len(known) == len(STS_TASKS) else None
+        return average(scores, STS_TASKS, RANKED)
     evaluator, _, name = metric.rpartition(".")
-    return result.scores.get(evaluator, {}).get(name)
+    return scores.get(evaluator, {}).get(name)
 
 
-def shared(runs: Sequence[Result]) -> list[str]:
+def main_metrics(scores: Scores) -> dict[str, str]:
+    """Return evaluator → its main metric as `evaluator.metric`: evaluators report it first."""
+    return {name: f"{name}.{next(iter(metrics))}" for name, metrics in scores.items() if metrics}
+
+
+def shared_metrics(runs: Sequence[Result]) -> list[str]:
     """Return each evaluator's main metric that all runs have, in their order, then the average."""
-    # Evaluators report the metric they are known by first.
-    leading = [f"{name}.{next(iter(scores))}" for name, scores in runs[0].scores.items() if scores]
-    return [metric for metric in [*leading, AVERAGE] if all(value(run, metric) is not None for run in runs)]
+    wanted = [*main_metrics(runs[0].scores).values(), AVERAGE]
+    return [metric for metric in wanted if all(metric_value(run.scores, metric) is not None for run in runs)]
 
 
-def asked(names: Sequence[str], runs: Sequence[Result]) -> list[str]:
+def find_metrics(names: Sequence[str], runs: Sequence[Result]) -> list[str]:
     """Return the metrics that names mean: `evaluator.metric`, an evaluator for its main metric, or the average.
 
     Raises:
         UnknownNameError: No run has it.
     """
     every = {f"{name}.{metric}" for run in runs for name, scores in run.scores.items() for metric in scores}
-    every |= {AVERAGE for run in runs if value(run, AVERAGE) is not None}
-    main = {name: f"{name}.{next(iter(scores))}" for run in runs for name, scores in run.scores.items() if scores}
-    found: list[str] = []
-    for name in names:
-        metric = main.get(name, name)
+    every |= {AVERAGE for run in runs if metric_value(run.scores, AVERAGE) is not None}
+    main = {name: metric for run in runs for name, metric in main_metrics(run.scores).items()}
+    found = [main.get(name, name) for name in names]
+    for name, metric in zip(names, found, strict=True):
         if metric not in every:
             raise UnknownNameError(
                 f"no run has metric '{name}'.{suggestion(name, [*main, *sorted(every)])}",
                 f"known evaluators: {', '.join(main)}; a metric is evaluator.metric, or {AVERAGE}",
             )
-        found.append(metric)
     return list(dict.fromkeys(found))
 
 
-def evaluators(metrics: Sequence[str]) -> list[str]:
-    """Return the evaluators whose pairs stand behind metrics."""
-    names = [name for m in metrics for name in (STS_TASKS if m == AVERAGE else (m.rpartition(".")[0],))]
-    return list(dict.fromkeys(names))
-
-
-Recipe = Mapping[str, Any]
-Couples = Mapping[int, tuple[Result, Result]]
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What runs kept.
-
-    Args:
-        pairs: Evaluator → run id → its pairs.
-        without: Runs that kept nothing at all.
-    """
-
-    pairs: Mapping[str, Mapping[str, Kept]]
-    without: frozenset[str]
-
-    def compared(self, metric: str, couples: Couples) -> tuple[OnPairs | None, str | None]:
-        """Return the comparison of a metric on the same pairs, and why it is missing or lacks seeds.
-
-        Args:
-            metric: `evaluator.metric`, or the average.
-            couples: Seed → its two runs.
-        """
-        found: dict[int, tuple[list[Kept], list[Kept]]] = {}
-        reasons: dict[str, list[int]] = {}
-        for seed, (first, second) in couples.items():
-            both = [self._both(name, metric, first, second) for name in evaluators([metric])]
-            told = [one for one in both if isinstance(one, str)]
-            if told:
-                reasons.setdefault(told[0], []).append(seed)
-            else:
-                couple = [one for one in both if not isinstance(one, str)]
-                found[seed] = [a for a, _ in couple], [b for _, b in couple]
-        note = "; ".join(
-            reason if not found else f"seed {', '.join(map(str, seeds))} left out: {reason}"
-            for reason, seeds in reasons.items()
-        )
-        return (_tested(metric, found) if found else None), note or None
-
-    def _both(self, evaluator: str, metric: str, first: Result, second: Result) -> tuple[Kept, Kept] | str:
-        """Return what two runs kept of an evaluator, or why it cannot be compared."""
-        name = RANKED if metric == AVERAGE else metric.rpartition(".")[2]
-        have: list[Kept] = []
-        for run in (first, second):
-            run_id = run.run_id or ""
-            if run_id in self.without:
-                return f"run {run_id[:8]} kept no numbers of single pairs"
-            one = self.pairs[evaluator].get(run_id)
-            if one is None:
-                return "no score of sentence pairs"
-            if not one_correlation(one, run.scores[evaluator][name]):
-                return "not Spearman's correlation over all pairs together"
-            have.append(one)
-        if not have[0].same_pairs(have[1]):
-            return f"the data of {evaluator} are not the same in both"
-        return have[0], have[1]
-
-
-def gather(runs: Sequence[tuple[Result, Recipe | None]], wanted: Sequence[str], resamples: int) -> Evidence:
-    """Read what runs kept, and resample the pairs of the evaluators wanted.
-
-    Args:
-        runs: Each with its resolved recipe, where that can be read.
-        wanted: Evaluators.
-        resamples: Data sets drawn.
-    """
-    read = [(run.run_id or "", run, recipe, reader.series_of(run.run_id) if run.run_id else {}) for run, recipe in runs]
-    pairs = {
-        name: kept(
-            [(run_id, series, _digest(run, recipe, name)) for run_id, run, recipe, series in read], name, resamples
-        )
-        for name in wanted
-    }
-    return Evidence(pairs, frozenset(run_id for run_id, _, _, series in read if not series))
-
-
-def _digest(run: Result, recipe: Recipe | None, evaluator: str) -> str:
-    """Return the digest of the data set that a run's evaluator read; empty where the run does not say."""
-    part = {} if recipe is None else recipe.get("evaluators", {}).get(evaluator, {})
-    data = part.get("dataset") or part.get("file")
-    return run.fingerprints.get(f"{data}/{part.get('split')}", "")
-
-
-def _tested(metric: str, found: Mapping[int, tuple[list[Kept], list[Kept]]]) -> OnPairs:
-    first, second = [a for a, _ in found.values()], [b for _, b in found.values()]
-    if metric == AVERAGE:
-        return on_average(list(found), first, second)
-    return on_pairs(list(found), [a[0] for a in first], [b[0] for b in second])
-
-
-_SEED = 0
-_SAME = 1e-6
-"""Points by which a score may differ from 100 · ρ of its pairs and be that ρ."""
+def _evaluators(metric: str) -> Sequence[str]:
+    return STS_TASKS if metric == AVERAGE else (metric.rpartition(".")[0],)
 
 
 class OfSeed(BaseModel):
@@ -218,11 +119,13 @@ class OnPairs(BaseModel):
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What one run kept of one evaluator's pairs.
+class RunPairs:
+    """The sentence pairs that one run kept of one evaluator.
 
     Args:
         digest: Of the data set's content, where the run says so; else empty.
+        gold: (n,) people's scores.
+        cosine: (n,) the model's.
         rho: Of the pairs as they are.
         draws: (resamples,) ρ of the resampled pairs.
     """
@@ -233,18 +136,24 @@ class Kept:
     rho: float
     draws: Floats
 
-    def same_pairs(self, other: Kept) -> bool:
+    def same_pairs(self, other: RunPairs) -> bool:
         """Tell whether position i is the same pair in both."""
         # Digests were of files before they were of rows: of one kind of each, nothing follows.
         of_a_kind = self.digest.startswith(ROWS) == other.digest.startswith(ROWS)
         contradict = self.digest and other.digest and of_a_kind and self.digest != other.digest
         return not contradict and np.array_equal(self.gold, other.gold)
 
+    def explains(self, score: float) -> bool:
+        """Tell whether a score is 100 · ρ over all pairs together, not a mean over subsets or another metric."""
+        return abs(100 * self.rho - score) < _SAME
+
 
 Series = Mapping[str, Mapping[str, Any]]
+SeedPairs = Mapping[int, Sequence[tuple[RunPairs, RunPairs]]]
+"""Seed → of each evaluator, the pairs of the first and of the second run."""
 
 
-def kept(runs: Sequence[tuple[str, Series, str]], evaluator: str, resamples: int) -> dict[str, Kept]:
+def resample_runs(runs: Sequence[tuple[str, Series, str]], evaluator: str, resamples: int) -> dict[str, RunPairs]:
     """Return run id → its pairs of one evaluator, for the runs that kept any; each run is resampled once.
 
     Args:
@@ -258,80 +167,138 @@ def kept(runs: Sequence[tuple[str, Series, str]], evaluator: str, resamples: int
         if "gold" in arrays and "cosine" in arrays:
             gold, cosine = (np.asarray(arrays[name], dtype=np.float64) for name in ("gold", "cosine"))
             groups.setdefault(gold.tobytes(), []).append((run_id, digest, gold, cosine))
-    found: dict[str, Kept] = {}
+    found: dict[str, RunPairs] = {}
     for members in groups.values():
         gold, cosines = members[0][2], [cosine for *_, cosine in members]
         # Of one evaluator the same draws every time; of two evaluators independent ones.
-        draws = resampled(gold, cosines, resamples, (_SEED, crc32(evaluator.encode())))
-        for (run_id, digest, _, cosine), rho, drawn in zip(members, correlations(gold, cosines), draws, strict=True):
-            found[run_id] = Kept(digest, gold, cosine, float(rho), drawn)
+        rng = np.random.default_rng((_SEED, crc32(evaluator.encode())))
+        draws = resampled_spearman(gold, cosines, resamples, rng)
+        for (run_id, digest, _, cosine), rho, drawn in zip(members, spearman(gold, cosines), draws, strict=True):
+            found[run_id] = RunPairs(digest, gold, cosine, float(rho), drawn)
     return found
 
 
-def one_correlation(run: Kept, score: float) -> bool:
-    """Tell whether a score is 100 · ρ over all pairs together, not a mean over subsets or another metric."""
-    return abs(100 * run.rho - score) < _SAME
-
-
-def on_pairs(seeds: Sequence[int], first: Sequence[Kept], second: Sequence[Kept]) -> OnPairs:
-    """Compare models that belong together by position on the pairs of one evaluator."""
-    of_seeds = [_of_seed(seed, a, b) for seed, a, b in zip(seeds, first, second, strict=True)]
-    drawn = np.mean([b.draws - a.draws for a, b in zip(first, second, strict=True)], axis=0)
-    return _joined(of_seeds, drawn, len(first[0].gold))
-
-
-def on_average(seeds: Sequence[int], first: Sequence[Sequence[Kept]], second: Sequence[Sequence[Kept]]) -> OnPairs:
-    """Compare models by the mean over evaluators, each resampled by itself.
-
-    Args:
-        seeds: One for each member of `first` and of `second`.
-        first: Of each seed, the pairs of every evaluator.
-        second: The same of the other method.
-    """
+def compare_pairs(seeds: SeedPairs) -> OnPairs:
+    """Compare two methods by the mean over evaluators, each resampled by itself, and over seeds."""
     of_seeds: list[OfSeed] = []
     every: list[Floats] = []
-    for seed, ones, others in zip(seeds, first, second, strict=True):
-        drawn = np.mean([b.draws - a.draws for a, b in zip(ones, others, strict=True)], axis=0)
-        difference = 100 * float(np.mean([b.rho - a.rho for a, b in zip(ones, others, strict=True)]))
-        low, high = _ends(drawn)
-        of_seeds.append(OfSeed(seed=seed, difference=difference, low=low, high=high))
+    for seed, couples in seeds.items():
+        drawn = np.mean([second.draws - first.draws for first, second in couples], axis=0)
+        difference = 100 * float(np.mean([second.rho - first.rho for first, second in couples]))
+        low, high = _interval(drawn)
+        tests = _correlation_tests(*couples[0]) if len(couples) == 1 else {}
+        of_seeds.append(OfSeed(seed=seed, difference=difference, low=low, high=high, **tests))
         every.append(drawn)
-    return _joined(of_seeds, np.mean(every, axis=0), sum(len(one.gold) for one in first[0]))
-
-
-def _of_seed(seed: int, first: Kept, second: Kept) -> OfSeed:
-    low, high = _ends(second.draws - first.draws)
-    between = float(correlations(first.cosine, [second.cosine])[0])
-    correlated = (second.rho, first.rho, between, len(first.gold))
-    t, z = williams(*correlated), steiger(*correlated)
-    return OfSeed(
-        seed=seed,
-        difference=100 * (second.rho - first.rho),
-        low=low,
-        high=high,
-        between=between,
-        williams_t=None if t is None else t.statistic,
-        williams_p=None if t is None else t.p,
-        steiger_z=None if z is None else z.statistic,
-        steiger_p=None if z is None else z.p,
-    )
-
-
-def _joined(of_seeds: Sequence[OfSeed], drawn: Floats, pairs: int) -> OnPairs:
-    low, high = _ends(drawn)
+    drawn = np.mean(every, axis=0)
+    low, high = _interval(drawn)
     # The observed data set counts as one more on either side, so that no finite number of resamples gives 0.
     tail = min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))
     p = min(1.0, 2 * (tail + 1) / (len(drawn) + 1))
-    difference = float(np.mean([one.difference for one in of_seeds]))
     return OnPairs(
-        pairs=pairs, resamples=len(drawn), difference=difference, low=low, high=high, p=p, p_adjusted=p,
+        pairs=sum(len(first.gold) for first, _ in next(iter(seeds.values()))),
+        resamples=len(drawn),
+        difference=float(np.mean([one.difference for one in of_seeds])),
+        low=low,
+        high=high,
+        p=p,
+        p_adjusted=p,
         of_seeds=tuple(of_seeds),
-    )  # fmt: skip
+    )
 
 
-def _ends(drawn: Floats) -> tuple[float, float]:
+def _correlation_tests(first: RunPairs, second: RunPairs) -> dict[str, float | None]:
+    between = float(spearman(first.cosine, [second.cosine])[0])
+    correlated = (second.rho, first.rho, between, len(first.gold))
+    t, z = williams(*correlated), steiger(*correlated)
+    found: dict[str, float | None] = {"between": between}
+    for names, test in ((("williams_t", "williams_p"), t), (("steiger_z", "steiger_p"), z)):
+        if test is not None:
+            found |= dict(zip(names, (test.statistic, test.p), strict=True))
+    return found
+
+
+def _interval(drawn: Floats) -> tuple[float, float]:
     low, high = np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2])
     return 100 * float(low), 100 * float(high)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The sentence pairs that runs kept.
+
+    Args:
+        pairs: Evaluator → run id → its pairs.
+        without: Runs that kept nothing at all.
+    """
+
+    pairs: Mapping[str, Mapping[str, RunPairs]]
+    without: frozenset[str]
+
+    def compare(self, metric: str, runs: Mapping[int, tuple[Result, Result]]) -> tuple[OnPairs | None, str | None]:
+        """Return the comparison of a metric on the same pairs, and why it is missing or lacks seeds.
+
+        Args:
+            metric: `evaluator.metric`, or the average.
+            runs: Seed → its two runs.
+        """
+        found: dict[int, list[tuple[RunPairs, RunPairs]]] = {}
+        reasons: dict[str, list[str]] = {}
+        for seed, (first, second) in runs.items():
+            pairs = [self._pairs(name, metric, first, second) for name in _evaluators(metric)]
+            reason = next((one for one in pairs if isinstance(one, str)), None)
+            if reason is not None:
+                reasons.setdefault(reason, []).append(str(seed))
+            else:
+                found[seed] = [one for one in pairs if not isinstance(one, str)]
+        note = "; ".join(
+            f"seed {', '.join(seeds)} left out: {reason}" if found else reason for reason, seeds in reasons.items()
+        )
+        return compare_pairs(found) if found else None, note or None
+
+    def _pairs(self, evaluator: str, metric: str, first: Result, second: Result) -> tuple[RunPairs, RunPairs] | str:
+        """Return what two runs kept of an evaluator, or why it cannot be compared."""
+        name = RANKED if metric == AVERAGE else metric.rpartition(".")[2]
+        kept: list[RunPairs] = []
+        for run in (first, second):
+            run_id = run.run_id or ""
+            if run_id in self.without:
+                return f"run {run_id[:8]} kept no numbers of single pairs"
+            if (pairs := self.pairs[evaluator].get(run_id)) is None:
+                return "no score of sentence pairs"
+            if not pairs.explains(run.scores[evaluator][name]):
+                return "not Spearman's correlation over all pairs together"
+            kept.append(pairs)
+        if not kept[0].same_pairs(kept[1]):
+            return f"the data of {evaluator} are not the same in both"
+        return kept[0], kept[1]
+
+
+def gather_evidence(
+    runs: Sequence[tuple[Result, Mapping[str, Any] | None]], metrics: Sequence[str], resamples: int
+) -> Evidence:
+    """Read what runs kept, and resample the pairs behind metrics.
+
+    Args:
+        runs: Each with its resolved recipe, where that can be read.
+        metrics: `evaluator.metric`, or the average.
+        resamples: Data sets drawn.
+    """
+    series = {run.run_id: reader.series_of(run.run_id) for run, _ in runs if run.run_id}
+    evaluators = dict.fromkeys(name for metric in metrics for name in _evaluators(metric))
+    pairs = {}
+    for name in evaluators:
+        kept = [
+            (run.run_id or "", series.get(run.run_id or "", {}), _digest(run, recipe, name)) for run, recipe in runs
+        ]
+        pairs[name] = resample_runs(kept, name, resamples)
+    return Evidence(pairs, frozenset(run.run_id or "" for run, _ in runs if not series.get(run.run_id or "")))
+
+
+def _digest(run: Result, recipe: Mapping[str, Any] | None, evaluator: str) -> str:
+    """Return the digest of the data set that a run's evaluator read; empty where the run does not say."""
+    part = (recipe or {}).get("evaluators", {}).get(evaluator, {})
+    data = part.get("dataset") or part.get("file")
+    return run.fingerprints.get(f"{data}/{part.get('split')}", "")
 
 
 Finding = Literal["different", "undecided", "equal", "one_seed", "constant"]
@@ -378,22 +345,22 @@ def verdict(second: str, seeds: Paired, pairs: OnPairs | None, more_is_better: b
         return Verdict("constant", text + _only_pairs(pairs))
     half = ((seeds.high or 0.0) - (seeds.low or 0.0)) / 2
     if seeds.p_adjusted is not None and seeds.p_adjusted < LEVEL:
-        text = f"{second} is {which} by {gap} ± {_size(half)} ({n} seeds, {shown_p(seeds.p_adjusted)})"
+        text = f"{second} is {which} by {gap} ± {_size(half)} ({n} seeds, {p_text(seeds.p_adjusted)})"
         return Verdict("different", text + _pairs_too(pairs, seeds.difference))
     text = f"not distinguishable with {n} seeds: {second} is {gap} ± {_size(half)} {which}"
     if seeds.p is not None and seeds.p < LEVEL:
-        text += f"; it would be by itself ({shown_p(seeds.p)}), not as one of {tests} comparisons"
+        text += f"; it would be by itself ({p_text(seeds.p)}), not as one of {tests} comparisons"
     elif seeds.seeds_needed is not None:
-        text += f"; {shown_seeds(seeds.seeds_needed)} seeds would be needed"
+        text += f"; {seeds_text(seeds.seeds_needed)} seeds would be needed"
     return Verdict("undecided", text + _models_only(pairs))
 
 
-def shown_p(p: float) -> str:
+def p_text(p: float) -> str:
     """Return "p = 0.031", or "p < 0.001"."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def shown_seeds(n: int) -> str:
+def seeds_text(n: int) -> str:
     """Return the seeds needed as an estimate: it is made from the few seeds there are."""
     return f"more than {MOST_SEEDS:,}" if n > MOST_SEEDS else f"about {n:,}"
 
@@ -425,7 +392,7 @@ def _only_pairs(pairs: OnPairs | None) -> str:
     if pairs is None:
         return ""
     than = "more" if _separates(pairs) else "no more"
-    return f", {than} than the choice of sentence pairs explains ({shown_p(pairs.p_adjusted)})"
+    return f", {than} than the choice of sentence pairs explains ({p_text(pairs.p_adjusted)})"
 
 
 def _count(n: int, what: str) -> str:

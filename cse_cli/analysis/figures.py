@@ -1,13 +1,4 @@
-"""The scores of several tasks beside those of something else.
-
-The dev score while training went on.
-
-What people and the model say of each sentence pair.
-
-How many directions the embeddings use.
-
-Alignment against uniformity: where a run stands among the papers' printed points.
-"""
+"""The figures of a run: tasks, training curve, losses, sentence pairs, singular values, alignment and uniformity."""
 
 from __future__ import annotations
 
@@ -18,13 +9,70 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
-from numpy.typing import NDArray
 
-from cse_cli.core.plotting import BLACK, CHOSEN, COLUMN, OURS, PAGE, PAPER, SMALL, UNTRAINED, Heading, blank
+from cse_cli.core.plotting import (
+    BLACK,
+    BLUE,
+    CHOSEN,
+    COLUMN,
+    GREEN,
+    ORANGE,
+    OURS,
+    PAGE,
+    PAPER,
+    PURPLE,
+    SKY,
+    SMALL,
+    UNTRAINED,
+    VERMILLION,
+    Heading,
+    blank,
+)
+
+COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, BLACK)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), "-.")
+STEPS = [1, 2, 2.5, 5, 10]
+"""Between ticks, times a power of ten."""
+HANDLE, LETTER = 0.4, 0.06
+"""Inches of a legend's entry: beside its text, and for each letter of it."""
+GUIDE: dict[str, Any] = {"color": UNTRAINED, "linestyle": (0, (4, 2)), "marker": "none", "zorder": 1}
+"""The line at the score before training."""
+
+
+def line_style(place: int) -> dict[str, Any]:
+    """Return colour, marker and dashes of the line at a place; told apart in grey as well."""
+    own = place % len(COLOURS)
+    return {"color": COLOURS[own], "marker": MARKERS[own], "linestyle": DASHES[own]}
+
+
+def add_legend(figure: Figure) -> None:
+    """Write below everything what each line is, where lines have names; side by side where there is room."""
+    named: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        named |= {label: handle for label, handle in zip(labels, handles, strict=True) if label not in named}
+    if named:
+        columns = max(1, int(figure.get_figwidth() / (HANDLE + LETTER * max(map(len, named)))))
+        legend = figure.legend(named.values(), named, loc="outside lower center", ncols=min(columns, len(named)))
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+
+
+def axis_by_step(axes: Axes, xlabel: str, ylabel: str) -> None:
+    """Label the axes of what is drawn by training step."""
+    axes.set_xlim(0, None)
+    axes.margins(y=0.1)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=STEPS))
+    axes.grid(axis="y")
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+
 
 FILLS: dict[str, dict[str, Any]] = {
     "ours": {"facecolor": OURS, "edgecolor": OURS},
@@ -60,7 +108,8 @@ def task_bars(
         bars = axes.bar(
             [x for x, _ in known], [y for _, y in known], 0.92 * thickness, label=name, linewidth=0.7, **FILLS[role]
         )
-        _number(axes, bars)
+        # Upright: wide numbers on narrow bars never meet.
+        axes.bar_label(bars, fmt="{:.2f}", rotation=90, padding=2, fontsize=SMALL)
     axes.set_xlim(-0.6, len(tasks) - 0.4)
     axes.margins(y=0.28)
     axes.axhline(0, color="black", linewidth=0.6)
@@ -68,14 +117,8 @@ def task_bars(
     axes.tick_params(axis="x", length=0)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylabel(metric)
-    for handle in figure.legend(loc="outside lower center", ncols=len(rows)).get_texts():
-        handle.set_parse_math(False)
+    add_legend(figure)
     return figure
-
-
-def _number(axes: Axes, bars: BarContainer) -> None:
-    """Write each bar's value at its end, upright: wide numbers on narrow bars never meet."""
-    axes.bar_label(bars, fmt="{:.2f}", rotation=90, padding=2, fontsize=SMALL)
 
 
 KEPT: dict[str, Any] = {
@@ -109,17 +152,38 @@ def training_curve(
         label = f"kept: {curve[selected]:.2f}, step {selected}"
         axes.plot([selected], [curve[selected]], label=label, zorder=3, **KEPT)
     if untrained is not None and math.isfinite(untrained):
-        axes.axhline(untrained, color=UNTRAINED, linestyle=(0, (4, 2)), label=f"untrained: {untrained:.2f}", zorder=1)
-    axes.set_xlim(0, None)
-    axes.margins(y=0.12)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.grid(axis="y")
-    axes.set_xlabel("step")
-    axes.set_ylabel(metric)
-    if axes.get_legend_handles_labels()[1]:
-        figure.legend(loc="outside lower center", ncols=2)
+        axes.axhline(untrained, label=f"untrained: {untrained:.2f}", **GUIDE)
+    axis_by_step(axes, "step", metric)
+    add_legend(figure)
     return figure
+
+
+Points = Sequence[tuple[int, float]]
+"""Step and value, in order of step."""
+
+
+def loss_curves(whole: Points, parts: Mapping[str, Points], heading: Heading) -> Figure:
+    """Return the loss by step, each of its parts beside it; to be drawn and saved inside `styled`.
+
+    Args:
+        whole: The loss that was minimised.
+        parts: Name → one loss before it is weighted; left out where it is the whole.
+        heading: What stands above.
+    """
+    figure = blank(heading, height=2.0 + 0.13 * len(parts))
+    axes = figure.add_subplot()
+    shown = {name: points for name, points in parts.items() if list(points) != list(whole)}
+    for place, (name, points) in enumerate(shown.items()):
+        axes.plot(*_finite(points), label=name, linewidth=0.9, **{**line_style(place), "marker": "none"})
+    axes.plot(*_finite(whole), color=BLACK, label="minimised" if shown else "_", zorder=3)
+    axis_by_step(axes, "step", "loss")
+    add_legend(figure)
+    return figure
+
+
+def _finite(points: Points) -> tuple[list[int], list[float]]:
+    kept = [(step, value) for step, value in points if math.isfinite(value)]
+    return [step for step, _ in kept], [value for _, value in kept]
 
 
 BINS = 26
@@ -150,7 +214,7 @@ def similarity_scatter(
     points.scatter(gold, cosine, s=5, color=OURS, alpha=opacity, linewidths=0, rasterized=True)
     if len(bands[0]):
         points.plot(*bands, "-s", color=BLACK, markerfacecolor="white", label="mean of a band")
-        figure.legend(loc="outside lower center")
+        add_legend(figure)
     above.hist(gold, _centred(gold), color=OURS, alpha=0.7)
     beside.hist(cosine, _centred(cosine), color=OURS, alpha=0.7, orientation="horizontal")
     for axes, side in ((above, "left"), (beside, "bottom")):
@@ -199,17 +263,6 @@ def singular_value_spectrum(values: Sequence[float], heading: Heading) -> Figure
     return figure
 
 
-Boxes = NDArray[np.float64]
-"""(n, 4): left, lower, right and upper edge, in pixels."""
-Point = tuple[float, float]
-"""Uniformity and alignment, both better when lower."""
-
-MARKS: dict[str, dict[str, Any]] = {
-    "ours": {"marker": "*", "s": 70, "facecolor": OURS, "edgecolor": OURS},
-    "untrained": {"marker": "s", "s": 22, "facecolor": "white", "edgecolor": UNTRAINED},
-    "paper": {"marker": "o", "s": 18, "facecolor": PAPER, "edgecolor": PAPER},
-}
-"""Role of a point → how it is marked."""
 Place = tuple[int, int, str, str]
 PLACES: tuple[Place, ...] = (
     (6, 0, "left", "center"), (-6, 0, "right", "center"), (0, 5, "center", "bottom"), (0, -5, "center", "top"),
@@ -217,32 +270,39 @@ PLACES: tuple[Place, ...] = (
     (0, 13, "center", "bottom"), (0, -13, "center", "top"),
 )  # fmt: skip
 """Where a label may stand, the best place first: points right and up, and how it is aligned."""
+MARKS: dict[str, dict[str, Any]] = {
+    "ours": {"marker": "*", "s": 70, "facecolor": OURS, "edgecolor": OURS},
+    "untrained": {"marker": "s", "s": 22, "facecolor": "white", "edgecolor": UNTRAINED},
+    "paper": {"marker": "o", "s": 18, "facecolor": PAPER, "edgecolor": PAPER},
+}
+"""Role of a point → how it is marked."""
+UniformityAlignment = tuple[float, float]
+"""Both better when lower."""
 
 
 @dataclass(frozen=True)
-class Points:
+class PlanePoints:
     """What stands in the plane.
 
     Args:
-        named: Role ("ours", "untrained" or "paper") → name → point.
+        named: Role ("ours", "untrained" or "paper") → name → uniformity and alignment.
         links: Names of two points joined by an arrow, the second made from the first.
         source: Where the papers' points are printed.
     """
 
-    named: Mapping[str, Mapping[str, Point]]
+    named: Mapping[str, Mapping[str, UniformityAlignment]]
     links: Sequence[tuple[str, str]] = ()
     source: str = ""
 
 
-def alignment_uniformity_plane(points: Points, heading: Heading) -> Figure:
+def alignment_uniformity_plane(points: PlanePoints, heading: Heading) -> Figure:
     """Return every point with its name beside it."""
     figure = blank(heading, COLUMN, 2.7)
     axes = figure.add_subplot()
     everything = {name: point for role in points.named.values() for name, point in role.items()}
-    for role, those in points.named.items():
+    for role, of_role in points.named.items():
         label = points.source if role == "paper" else None
-        x, y = zip(*those.values(), strict=True)
-        axes.scatter(x, y, linewidths=1, label=label, zorder=3, **MARKS[role])
+        axes.scatter(*zip(*of_role.values(), strict=True), linewidths=1, label=label, zorder=3, **MARKS[role])
     for start, end in points.links:
         arrow = {"arrowstyle": "->", "color": "#aaaaaa", "linewidth": 0.8, "shrinkA": 4, "shrinkB": 5}
         axes.annotate("", everything[end], everything[start], arrowprops=arrow, zorder=2)
@@ -252,48 +312,40 @@ def alignment_uniformity_plane(points: Points, heading: Heading) -> Figure:
     axes.grid()
     axes.set_xlabel("uniformity  (← better)")
     axes.set_ylabel("alignment  (← better)")
-    if points.source:
-        figure.legend(loc="outside lower center")
+    add_legend(figure)
     figure.draw_without_rendering()  # so that the axes have their final place, and labels their size
-    _label(axes, everything, points.links)
+    _label_points(axes, everything, points.links)
     return figure
 
 
-def _label(axes: Axes, named: Mapping[str, Point], links: Sequence[tuple[str, str]]) -> None:
+def _label_points(axes: Axes, named: Mapping[str, UniformityAlignment], links: Sequence[tuple[str, str]]) -> None:
     """Write each name where it covers no point, no arrow and no other name, as far as there is such a place."""
-    inside = np.array([axes.get_window_extent().extents])
+    inside = axes.get_window_extent()
     dot = axes.figure.dpi / 72
-    marks = dict(zip(named, axes.transData.transform(list(named.values())), strict=True))
-    arrows = [np.linspace(marks[one], marks[other], 40) for one, other in links]
-    taken = np.vstack([_around(np.array([*marks.values()]), 3 * dot), *(_around(arrow, dot) for arrow in arrows)])
-    for own, (name, point) in enumerate(named.items()):
+    marks = {name: axes.transData.transform(point) for name, point in named.items()}
+    around = {name: Bbox([mark - 3 * dot, mark + 3 * dot]) for name, mark in marks.items()}
+    arrows = [at for one, other in links for at in np.linspace(marks[one], marks[other], 40)]
+    taken = [Bbox([at - dot, at + dot]) for at in arrows]
+    for name, point in named.items():
         text = axes.annotate(name, point, (0, 0), textcoords="offset points", fontsize=SMALL, parse_math=False)
-        size = text.get_window_extent()
-        boxes = np.array([_beside(marks[name], size, place, dot) for place in PLACES])
-        outside = size.width * size.height - _common(boxes, inside)
-        best = int(np.argmin(10 * outside + _common(boxes, np.delete(taken, own, axis=0))))
-        right, up, horizontal, vertical = PLACES[best]
-        text.xyann = (right, up)
-        text.set(ha=horizontal, va=vertical)
-        taken = np.vstack([taken, boxes[best]])
+        others = [*taken, *(box for other, box in around.items() if other != name)]
+        costs = []
+        for place in PLACES:
+            _move(text, place)
+            box = text.get_window_extent()
+            outside = not (inside.contains(*box.min) and inside.contains(*box.max))
+            costs.append((outside, sum(_overlap(box, other) for other in others)))
+        _move(text, PLACES[costs.index(min(costs))])
+        taken.append(text.get_window_extent())
 
 
-def _around(marks: Boxes, radius: float) -> Boxes:
-    """Return a box around each mark (n, 2)."""
-    return np.hstack([marks - radius, marks + radius])
-
-
-def _beside(mark: Boxes, size: Bbox, place: Place, dot: float) -> tuple[float, float, float, float]:
-    """Return the box of a text of this size at a place beside a mark; `dot` is a point in pixels."""
+def _move(text: Annotation, place: Place) -> None:
     right, up, horizontal, vertical = place
-    x = mark[0] + right * dot - {"left": 0.0, "center": 0.5, "right": 1.0}[horizontal] * size.width
-    y = mark[1] + up * dot - {"bottom": 0.0, "center": 0.5, "top": 1.0}[vertical] * size.height
-    return x, y, x + size.width, y + size.height
+    text.xyann = (right, up)
+    text.set(ha=horizontal, va=vertical)
 
 
-def _common(boxes: Boxes, others: Boxes) -> Boxes:
-    """Return how much of each box others cover, in square pixels, overlaps of these counted twice."""
-    low = np.maximum(boxes[:, None, :2], others[None, :, :2])
-    high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
-    shared: Boxes = np.clip(high - low, 0, None).prod(axis=2).sum(axis=1)
-    return shared
+def _overlap(box: Bbox, other: Bbox) -> float:
+    """Return how much of a box another one covers, in square pixels."""
+    common = Bbox.intersection(box, other)
+    return 0.0 if common is None else common.width * common.height

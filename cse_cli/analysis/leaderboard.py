@@ -1,9 +1,4 @@
-"""Finished results beside the papers' printed rows: the tables asked for. Pure data, no store and no rendering.
-
-The leaderboard proper: everything known of one encoder in one table, ours among it.
-
-Which printed tables a name on the command line means.
-"""
+"""The tables of `cse leaderboard`: all that is known of an encoder with ours among it, or papers' own tables."""
 
 from __future__ import annotations
 
@@ -12,13 +7,32 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from cse_cli.analysis import paper_tables as ours
-from cse_cli.analysis import paper_tables as studies
-from cse_cli.analysis import paper_tables as tables
-from cse_cli.analysis import papers as layouts
-from cse_cli.analysis import papers as references
-from cse_cli.analysis.papers import SCHEMA_VERSION, Block, Layout, Row, TableColumn, encoder_of, find, model_name
-from cse_cli.analysis.runs import Configuration, Judge, Standing, configurations, standing
+from cse_cli.analysis.paper_tables import (
+    our_row,
+    paper_table,
+    studies_of_table,
+    study_hashes,
+    study_runs,
+    study_table,
+)
+from cse_cli.analysis.papers import (
+    Layout,
+    LayoutColumn,
+    ScoreRow,
+    ScoreTable,
+    encoder_of,
+    field_rows,
+    find_printed_row,
+    layouts,
+    merge_equal,
+    model_name,
+    own_layouts,
+    printed_beside,
+    printed_encoders,
+    reference,
+    reproduced,
+)
+from cse_cli.analysis.runs import Configuration, RecipeStatus, StatusOf, configurations, recipe_status
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Score, alone, beside_one_run, beside_untrained
 from cse_cli.recipe.files import recipe_name
@@ -26,14 +40,13 @@ from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import PaperTables
 
-__all__ = [
-    "SCHEMA_VERSION", "Asked", "Block", "Judge", "Row", "Standing", "blocks", "check_names", "rows",
-    "standing",
-]  # fmt: skip
+DEV = "dev"
+"""Heading of the score that chose states and configurations; no paper prints it."""
+CHOSEN = "dev: {}, which chose each run's state and, by its mean over seeds, the configuration shown of each recipe"
 
 
 @dataclass(frozen=True)
-class Asked:
+class LeaderboardQuery:
     """What the leaderboard is to show.
 
     Args:
@@ -52,64 +65,62 @@ class Asked:
     recipe: str | None = None
     field: bool = False
 
+    def wants(self, result: Result) -> bool:
+        """Tell whether a run is of the recipe and the language."""
+        if self.recipe is not None and recipe_name(result.recipe) != recipe_name(self.recipe):
+            return False
+        return self.language in (None, result.language)
+
 
 @dataclass(frozen=True)
-class Found:
-    """What there is to show.
+class FinishedRuns:
+    """What has run.
 
     Args:
         results: Finished runs.
         tags: Run → the study's cell it was made for.
-        judge: Result → how the experiment it comes from relates to the recipe's file today.
+        status_of: Result → how the experiment it comes from relates to the recipe's file today.
     """
 
     results: Sequence[Result]
     tags: Mapping[str, str] = field(default_factory=dict)
-    judge: Judge = standing
+    status_of: StatusOf = recipe_status
 
 
-def blocks(found: Found, asked: Asked) -> list[Block]:
-    """Return the tables asked for.
+def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable]:
+    """Return the tables that are asked for.
 
     Raises:
         UnknownNameError: There is no such paper, table or encoder.
     """
-    own_tables = asked.paper is not None or asked.table is not None
-    kept = [result for result in found.results if _wanted(result, asked)]
-    ran = configurations(kept, found.judge if own_tables else _with_studies(found))
-    if asked.encoder is not None:
-        _check_encoder(asked.encoder, ran)
-        ran = [one for one in ran if encoder_of(one) == model_name(asked.encoder)]
-    if not own_tables:
-        return encoder_blocks(ran, every=asked.recipe is not None, field=asked.field)
-    kept = [result for one in ran for result in one.results]
-    shown = [
-        block
-        for key, identifier in find_tables(asked.paper, asked.table)
-        for block in _of_table(key, identifier, ran, studies.Ran(kept, found.tags), always=asked.table is not None)
+    addresses = find_tables(query.paper, query.table) if query.paper or query.table else None
+    wanted = [result for result in runs.results if query.wants(result)]
+    ran = configurations(wanted, _studies_count(runs) if addresses is None else runs.status_of)
+    if query.encoder is not None:
+        _check_encoder(query.encoder, ran)
+        ran = [one for one in ran if encoder_of(one) == model_name(query.encoder)]
+    if addresses is None:
+        return encoder_tables(ran, every=query.recipe is not None, field=query.field)
+    found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
+    tables = [
+        table for address in addresses for table in _paper_tables(*address, ran, found, always=query.table is not None)
     ]
-    return [block for block in (_only(block, asked) for block in shown) if block.rows]
+    return [kept for table in tables if (kept := _filtered(table, query)).rows]
 
 
-def _with_studies(found: Found) -> Judge:
-    """Return a judge to whom settings that a study asks for today are as good as the recipe's file."""
-    hashes = studies.asked_for(set(found.tags.values())) if found.tags else set()
+def _studies_count(runs: FinishedRuns) -> StatusOf:
+    """Return a status to which settings that a study asks for today are as good as the recipe's file."""
+    hashes = study_hashes(set(runs.tags.values())) if runs.tags else set()
 
-    def judge(result: Result) -> Standing:
-        state = found.judge(result)
-        return "chosen" if state == "changed" and result.recipe_hash in hashes else state
+    def status_of(result: Result) -> RecipeStatus:
+        status = runs.status_of(result)
+        return "chosen" if status == "changed" and result.recipe_hash in hashes else status
 
-    return judge
-
-
-def _wanted(result: Result, asked: Asked) -> bool:
-    if asked.recipe is not None and recipe_name(result.recipe) != recipe_name(asked.recipe):
-        return False
-    return asked.language in (None, result.language)
+    return status_of
 
 
 def _check_encoder(name: str, ran: Iterable[Configuration]) -> None:
-    known = sorted(studies.known_encoders() | {encoder_of(one) for one in ran})
+    known = sorted(printed_encoders() | {encoder_of(one) for one in ran})
     if model_name(name) not in known:
         raise UnknownNameError(
             f"neither a run nor a printed row has encoder '{name}'.{suggestion(name, known)}",
@@ -117,61 +128,32 @@ def _check_encoder(name: str, ran: Iterable[Configuration]) -> None:
         )
 
 
-def _of_table(
-    key: str, identifier: str, ran: Sequence[Configuration], runs: studies.Ran, *, always: bool
-) -> Iterator[Block]:
+def _paper_tables(
+    key: str, identifier: str, ran: Sequence[Configuration], runs: FinishedRuns, *, always: bool
+) -> Iterator[ScoreTable]:
     """Yield a paper's table once for each study with results, and with the runs that belong to none."""
-    every = [studies.filled(study, runs) for study in studies.of_table(key, identifier)]
-    filled = [one for one in every if one.any]
-    yield from (studies.block(one, key, identifier) for one in filled)
-    beside = {digest for one in filled for digest in one.hashes}
-    table, answered = tables.answered(key, identifier, ran, beside)
-    if answered or (always and not filled):
-        commands = "; ".join(f"cse run {one.study.name}" for one in every)
+    studies = [study_runs(study, runs.results, runs.tags) for study in studies_of_table(key, identifier)]
+    begun = [study for study in studies if study.any]
+    yield from (study_table(study, key, identifier) for study in begun)
+    table, has_runs = paper_table(key, identifier, ran, {digest for study in begun for digest in study.hashes})
+    if has_runs or (always and not begun):
+        commands = "; ".join(f"cse run {study.study.name}" for study in studies)
         yield table.model_copy(update={"command": commands or None})
 
 
-def _only(block: Block, asked: Asked) -> Block:
-    """Return the block without printed rows of another encoder or language."""
-    encoder = None if asked.encoder is None else model_name(asked.encoder)
+def _filtered(table: ScoreTable, query: LeaderboardQuery) -> ScoreTable:
+    """Return the table without printed rows of another encoder or language."""
+    encoder = None if query.encoder is None else model_name(query.encoder)
 
-    def fits(row: Row) -> bool:
+    def fits(row: ScoreRow) -> bool:
         return row.source == "ours" or (
-            encoder in (None, row.model, block.encoder) and asked.language in (None, row.language or asked.language)
+            encoder in (None, row.model, table.encoder) and query.language in (None, row.language or query.language)
         )
 
-    return block.model_copy(update={"rows": tuple(row for row in block.rows if fits(row))})
+    return table.model_copy(update={"rows": tuple(filter(fits, table.rows))})
 
 
-def rows(results: Iterable[Result], judge: Judge, paper: str | None = None, table: str | None = None) -> list[Row]:
-    """Return the lines of the papers' tables, a printed row first, ours below it, what compares with no paper last.
-
-    Args:
-        results: Finished runs.
-        judge: Result → how the experiment it comes from relates to the recipe's file today.
-        paper: Only this paper's tables.
-        table: Only the table of this identifier; it is shown even where no run answers it.
-    """
-    ran = configurations(results, judge)
-    lines: list[Row] = []
-    for key in papers.names() if paper is None else [paper]:
-        for identifier in papers.load(key).tables:
-            if table in (None, identifier):
-                block, answered = tables.answered(key, identifier, ran)
-                lines += block.rows if answered or table is not None else ()
-    if paper is None and table is None:
-        for configuration in ran:
-            if configuration.latest.paper is None:
-                lines += ours.with_untrained(configuration)
-    return lines
-
-
-DEV = "dev"
-"""Heading of the score that chose states and configurations; no paper prints it."""
-CHOSEN = "dev: {}, which chose each run's state and, by its mean over seeds, the configuration shown of each recipe"
-
-
-def encoder_blocks(ran: Sequence[Configuration], *, every: bool = False, field: bool = False) -> list[Block]:
+def encoder_tables(ran: Sequence[Configuration], *, every: bool = False, field: bool = False) -> list[ScoreTable]:
     """Return one table for each encoder and language that has finished runs, and kind of scores.
 
     Args:
@@ -183,9 +165,9 @@ def encoder_blocks(ran: Sequence[Configuration], *, every: bool = False, field: 
     for configuration in ran:
         groups.setdefault((encoder_of(configuration), configuration.latest.language), []).append(configuration)
     return [
-        _Board(encoder, language, layout, tuple(members)).block(every=every, field=field)
-        for (encoder, language), configurations in groups.items()
-        for layout, members in _laid_out(language, configurations)
+        _EncoderTable(encoder, language, layout, tuple(members)).table(every=every, field=field)
+        for (encoder, language), group in groups.items()
+        for layout, members in _laid_out(language, group)
     ]
 
 
@@ -193,67 +175,64 @@ def _laid_out(
     language: str, configurations: Sequence[Configuration]
 ) -> Iterable[tuple[Layout, Sequence[Configuration]]]:
     """Yield the columns that papers print together, with the runs that stand in no earlier table with all they have."""
-    shown: set[tuple[int, str, str | None]] = set()
-    for layout in layouts.layouts(language):
-        members = [
-            (place, configuration)
-            for place, configuration in enumerate(configurations)
-            if {(place, *score) for score in layout.scored(configuration)} - shown
-        ]
+    shown: dict[int, set[tuple[str, str | None]]] = {}
+    for layout in layouts(language):
+        members = [(place, c) for place, c in enumerate(configurations) if layout.scored(c) - shown.get(place, set())]
         if members:
             yield layout, [configuration for _, configuration in members]
-        shown |= {(place, *score) for place, configuration in members for score in layout.scored(configuration)}
-    places = {place for place, *_ in shown}
-    yield from layouts.own([c for place, c in enumerate(configurations) if place not in places])
+        for place, configuration in members:
+            shown[place] = shown.get(place, set()) | layout.scored(configuration)
+    yield from own_layouts([c for place, c in enumerate(configurations) if place not in shown])
 
 
 @dataclass(frozen=True)
-class _Board:
+class _EncoderTable:
+    """All that is known of one encoder in one layout."""
+
     encoder: str
     language: str
     layout: Layout
     members: tuple[Configuration, ...]
 
-    def block(self, *, every: bool, field: bool) -> Block:
+    def table(self, *, every: bool, field: bool) -> ScoreTable:
         """Return the table: untrained encoders first, all else by its average."""
-        printed = references.printed(self.encoder, self.language, self.layout)
-        known = references.merged([*printed, *(references.field(self.encoder, self.layout) if field else [])])
-        known += references.reproduced([row.recipe for row in printed], self.layout)
+        printed = printed_beside(self.encoder, self.language, self.layout)
+        known = merge_equal([*printed, *(field_rows(self.encoder, self.layout) if field else [])])
+        known += reproduced([row.recipe for row in printed], self.layout)
         chosen = [(configuration, 1) for configuration in self.members] if every else self._best()
-        lines = [self._line(configuration, count) for configuration, count in chosen]
+        ours = [self._our_row(configuration, best_of) for configuration, best_of in chosen]
         untrained = self._untrained([configuration for configuration, _ in chosen])
         dev = self._dev()
-        columns = [*([DEV] if dev else []), *self.layout.headings, *(column.heading for column in self._extra())]
-        remarks = (CHOSEN.format(f"{dev.evaluator}.{dev.metric}"),) if dev else ()
-        return Block(
+        return ScoreTable(
             kind="encoder",
             heading=f"{self.encoder} ({self.language}){f' [{self.layout.unit}]' if self.layout.unit else ''}",
             encoder=self.encoder,
             language=self.language,
-            columns=tuple(columns),
-            rows=(*untrained, *sorted([*known, *lines], key=self._rank)),
-            remarks=remarks,
+            columns=tuple(column.heading for column in self._columns()),
+            rows=(*untrained, *sorted([*known, *ours], key=self._rank)),
+            remarks=(CHOSEN.format(f"{dev.evaluator}.{dev.metric}"),) if dev else (),
         )
 
-    def _rank(self, row: Row) -> tuple[bool, float]:
+    def _rank(self, row: ScoreRow) -> tuple[bool, float]:
         score = row.scores.get(self.layout.ranking)
         return score is None, -score.mean if score else 0.0
 
-    def _dev(self) -> TableColumn | None:
+    def _columns(self) -> list[LayoutColumn]:
+        """Return the score that chose, the papers' columns, and what our runs score besides."""
+        dev = self._dev()
+        elsewhere = {name for layout in layouts(self.language) for name in layout.evaluators}
+        known = {*self.layout.evaluators, *elsewhere, dev.evaluator if dev else ""}
+        names = dict.fromkeys(name for member in self.members for name in member.results[0].scores)
+        others = [LayoutColumn(name, name, None) for name in names if name not in known]
+        return [*([dev] if dev else []), *self.layout.columns, *others]
+
+    def _dev(self) -> LayoutColumn | None:
         """Return the evaluator that chose most of the states, where it is not among the columns."""
         chose = Counter(c.latest.select for c in self.members if c.latest.select and not c.test_selected)
         if not chose:
             return None
         evaluator, _, metric = chose.most_common(1)[0][0].rpartition(".")
-        return None if evaluator in self.layout.evaluators else TableColumn(DEV, evaluator, metric)
-
-    def _extra(self) -> list[TableColumn]:
-        """Return what our runs score besides."""
-        dev = self._dev()
-        elsewhere = {name for layout in layouts.layouts(self.language) for name in layout.evaluators}
-        known = {*self.layout.evaluators, *elsewhere, dev.evaluator if dev else ""}
-        names = dict.fromkeys(name for member in self.members for name in member.results[0].scores)
-        return [TableColumn(name, name, None) for name in names if name not in known]
+        return None if evaluator in self.layout.evaluators else LayoutColumn(DEV, evaluator, metric)
 
     def _best(self) -> list[tuple[Configuration, int]]:
         """Return the best configuration of each recipe by its dev mean, and of how many.
@@ -273,10 +252,10 @@ class _Board:
         finished = configuration.latest.finished.timestamp()
         return not configuration.stale, len(configuration.seeds) > 1, mean, finished
 
-    def _line(self, configuration: Configuration, count: int) -> Row:
-        asked = configuration.latest.paper
-        answered = find(asked.key, asked.table, asked.row) if asked else None
-        printed = layouts.numbers(self.layout.of_printed(answered)) if answered else {}
+    def _our_row(self, configuration: Configuration, best_of: int) -> ScoreRow:
+        paper = configuration.latest.paper
+        answered = find_printed_row(paper.key, paper.table, paper.row) if paper else None
+        printed = self.layout.printed_scores(answered) if answered else {}
         scores: dict[str, Score] = {}
         for column in self._columns():
             values = self.layout.values(configuration, column)
@@ -284,15 +263,10 @@ class _Board:
             if values and answered is None and before:
                 scores[column.heading] = beside_untrained(values, before)
             elif values:
-                scores[column.heading] = beside_one_run(values, printed.get(column.heading))
-        place = {"paper": asked.key, "table": asked.table, "answers": asked.row} if asked and answered else {}
-        return ours.line(configuration, scores).model_copy(update={**place, "configurations": count})
+                scores[column.heading] = beside_one_run(values, reference(printed.get(column.heading)))
+        return our_row(configuration, scores, answered, best_of)
 
-    def _columns(self) -> list[TableColumn]:
-        dev = self._dev()
-        return [*([dev] if dev else []), *self.layout.columns, *self._extra()]
-
-    def _untrained(self, chosen: Sequence[Configuration]) -> list[Row]:
+    def _untrained(self, chosen: Sequence[Configuration]) -> list[ScoreRow]:
         """Return the encoder before training, once for all recipes that read it alike."""
         found: dict[tuple[tuple[str, str], ...], list[tuple[Configuration, dict[str, Score]]]] = {}
         for configuration in chosen:
@@ -303,21 +277,18 @@ class _Board:
             if scores:
                 key = tuple((heading, f"{score.mean:.2f}") for heading, score in scores.items())
                 found.setdefault(key, []).append((configuration, scores))
-        several = len(found) > 1
-        return [_untrained(self.encoder, alike, several=several) for alike in found.values()]
-
-
-def _untrained(encoder: str, alike: Sequence[tuple[Configuration, dict[str, Score]]], *, several: bool) -> Row:
-    first, scores = alike[0]
-    recipes = ", ".join(configuration.recipe for configuration, _ in alike)
-    return Row(
-        source="untrained",
-        name=f"{encoder}, before training" + (f" ({recipes})" if several else ""),
-        model=first.latest.model,
-        language=first.latest.language,
-        seeds=first.seeds,
-        scores=scores,
-    )
+        return [
+            ScoreRow(
+                source="untrained",
+                name=f"{self.encoder}, before training"
+                + (f" ({', '.join(configuration.recipe for configuration, _ in equal)})" if len(found) > 1 else ""),
+                model=equal[0][0].latest.model,
+                language=equal[0][0].latest.language,
+                seeds=equal[0][0].seeds,
+                scores=equal[0][1],
+            )
+            for equal in found.values()
+        ]
 
 
 def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
@@ -335,7 +306,7 @@ def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
         key, _, name = table.partition("/")
         if paper not in (None, key):
             raise CseError(f"--paper {paper} and --table {table} are of different papers", "leave --paper out")
-        return [(key, identifier) for identifier in _of_paper(papers.load(key), name)]
+        return [(key, identifier) for identifier in _in_paper(papers.load(key), name)]
     every = [(key, one) for key in ([paper] if paper else papers.names()) for one in papers.load(key).tables]
     if table is None:
         return every
@@ -348,20 +319,9 @@ def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
     return named
 
 
-def check_names(paper: str | None, table: str | None) -> None:
-    """Refuse a paper or table that does not exist.
-
-    Raises:
-        CseError: It does not; the message suggests the nearest.
-    """
-    find_tables(paper, table)
-
-
-def _of_paper(paper: PaperTables, name: str) -> list[str]:
-    numbered = [
-        identifier for identifier, table in paper.tables.items() if name.isdigit() and table.number == int(name)
-    ]
-    if found := numbered or [identifier for identifier in paper.tables if identifier == name]:
+def _in_paper(paper: PaperTables, name: str) -> list[str]:
+    numbered = [one for one, table in paper.tables.items() if name.isdigit() and table.number == int(name)]
+    if found := numbered or [one for one in paper.tables if one == name]:
         return found
     if figure := paper.figures.get(name):
         draws = ", ".join(f"`cse run {answer.text}`" for answer in figure.answers if answer.kind != "reason")

@@ -1,207 +1,340 @@
-"""The leaderboard on a terminal, and every other way to write it.
-
-The leaderboard as one self-contained page: sortable, works offline, light and dark.
-"""
+"""The leaderboard on a terminal, as Markdown, LaTeX, CSV and JSON, and as a page; and what its tables say in words."""
 
 from __future__ import annotations
 
-import html
+import csv
 import io
-import shutil
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from importlib.resources import files
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from cse_cli import __version__
-from cse_cli.analysis import leaderboard_formats as formats
-from cse_cli.analysis import leaderboard_formats as wording
-from cse_cli.analysis.leaderboard_formats import Grid, Line, grid
-from cse_cli.analysis.papers import Block, Row
-from cse_cli.core.stats import LEGEND, Score
+from cse_cli.analysis.pages import Part, Remarks, render, replace_file
+from cse_cli.analysis.papers import SCHEMA_VERSION, Missing, ScoreRow, ScoreTable, Trend
+from cse_cli.core.console import stdout_console
+from cse_cli.core.formatting import signed
+from cse_cli.core.stats import LEGEND, SYMBOLS, Mark, Score
+from cse_cli.core.tables import Cell, Row, Table, as_latex, as_markdown, as_rich, escape_markdown
 from registry.errors import CseError
 
-_STYLES = {"ours": "cyan", "untrained": "dim", "reproduction": "magenta", "field": "dim"}
-
+POSITIONS: tuple[Mark, ...] = ("within", "above", "below")
+"""Marks of a difference; the others are doubts about the number itself."""
+SPREAD = "±: sample standard deviation over the seeds, in a paper's row as printed"
+NAMED = 6
+"""Missing cells that are named."""
+SIDE_BY_SIDE = 3
+"""Most columns of a study's table that shows paper and ours side by side."""
 WIDE = 110
 """Columns a terminal needs to have room for where each row is printed."""
+SOURCES = {"reproduction": "run again by others"}
+"""What a row's second column says, where it is not the source's name."""
 
 
-def as_table(blocks: Sequence[Block]) -> str:
-    """Return tables for a terminal; plain, wide and unwrapped where stdout is none."""
-    terminal = sys.stdout.isatty()
+def text_table(table: ScoreTable, *, places: bool = True) -> Table:
+    """Return a table's texts: a study's short table has ours beside the paper's column, others have ours below.
+
+    Args:
+        table: With its scores.
+        places: Say of each printed row where it is printed.
+    """
+    notes = tuple(dict.fromkeys(note for row in table.rows for note in row.notes))
+    if table.kind == "study" and len(table.columns) <= SIDE_BY_SIDE:
+        return _side_by_side(table, notes)
+    rows = [line for row in table.rows for line in _stacked(row, table, notes, places)]
+    return Table(table.heading, ("n", *table.columns), tuple(rows), notes)
+
+
+def _stacked(row: ScoreRow, table: ScoreTable, notes: tuple[str, ...], places: bool) -> Iterator[Row]:
+    """Yield the cells of a row, of its spread and of its differences: short ones, so that a table stays narrow."""
+    scores = [row.scores.get(column) for column in table.columns]
+    label = row_label(row, table, places=places) + _note_numbers(row.notes, notes)
+    yield Row(label, (Cell(str(seed_count(row) or "")), *map(_mean_cell, scores)), row.source)
+    if row.source != "untrained" and any(s and s.std is not None for s in scores):
+        yield Row("±", (Cell(), *map(_spread_cell, scores)), row.source, below=True)
+    if any(s and s.difference is not None for s in scores):
+        yield Row(compared_to(row), (Cell(), *map(_difference_cell, scores)), row.source, below=True)
+
+
+def _side_by_side(table: ScoreTable, notes: tuple[str, ...]) -> Table:
+    """Return one line a printed row: the paper's cell, ours, spread, seeds and difference, of each column."""
+    ours = {row.name: row for row in table.rows if row.source == "ours"}
+    headings = [heading for column in table.columns for heading in (column, "ours", "±", "n", "difference")]
+    rows: list[Row] = []
+    for printed in table.rows:
+        if printed.source == "paper":
+            own = ours.get(printed.name)
+            label = printed.name + _note_numbers((*printed.notes, *(own.notes if own else ())), notes)
+            cells = [cell for column in table.columns for cell in _pair(printed, own, column)]
+            rows.append(Row(label, tuple(cells), "ours" if own else "paper"))
+    kept = [place for place in range(len(headings)) if place % 5 == 0 or any(row.cells[place].text for row in rows)]
+    short = [Row(row.label, tuple(row.cells[place] for place in kept), row.emphasis) for row in rows]
+    return Table(table.heading, tuple(headings[place] for place in kept), tuple(short), notes)
+
+
+def _pair(printed: ScoreRow, ours: ScoreRow | None, column: str) -> tuple[Cell, ...]:
+    score = ours.scores.get(column) if ours else None
+    seeds = Cell(str(score.n) if score else "")
+    theirs = _mean_cell(printed.scores.get(column))
+    return theirs, _mean_cell(score), _spread_cell(score), seeds, _difference_cell(score)
+
+
+def _note_numbers(notes: Sequence[str], every: Sequence[str]) -> str:
+    return "".join(f" [{every.index(note) + 1}]" for note in notes)
+
+
+def _mean_cell(score: Score | None) -> Cell:
+    return Cell(mean(score) if score else "")
+
+
+def _spread_cell(score: Score | None) -> Cell:
+    return Cell(f"{score.std:.{score.digits}f}" if score and score.std is not None else "")
+
+
+def _difference_cell(score: Score | None) -> Cell:
+    return Cell(difference(score), score.significant) if score else Cell()
+
+
+def seed_count(row: ScoreRow) -> int:
+    """Return the seeds of our runs, or those of a row that others measured; 0 where they are not known."""
+    return len(row.seeds) or max((s.n for s in row.scores.values() if row.source == "reproduction"), default=0)
+
+
+def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
+    """Return what stands before a row's numbers.
+
+    Args:
+        row: The row.
+        table: The table it stands in.
+        places: Say where it is printed, too.
+    """
+    if row.source != "ours":
+        place = f" · {', '.join(row.printed)}" if table.kind == "encoder" and row.printed and places else ""
+        return row.name + (place if row.source in ("paper", "field") else "")
+    settings = f" {', '.join(row.settings)}" if row.settings else ""
+    best = f" (best of {row.configurations})" if row.configurations > 1 else ""
+    if table.kind == "encoder":
+        return f"{row.recipe}{settings}{best}"
+    return f"ours: {row.recipe}{settings}, {row.model}"
+
+
+def compared_to(row: ScoreRow) -> str:
+    """Return what a row's differences are to."""
+    return f"to {row.answers}" if row.answers else "to before training"
+
+
+def mean(score: Score) -> str:
+    """Return a number with the doubts about it."""
+    return f"{score.mean:.{score.digits}f}{_symbols(score, doubts=True)}"
+
+
+def difference(score: Score) -> str:
+    """Return a signed difference with its mark; nothing where there is none."""
+    if score.difference is None:
+        return ""
+    return f"{score.difference:+.{score.digits}f}".replace("-", "−") + _symbols(score, doubts=False)
+
+
+def _symbols(score: Score, *, doubts: bool) -> str:
+    """Return the marks of a number itself, or of its difference."""
+    return "".join(SYMBOLS[mark] for mark in score.marks if (mark not in POSITIONS) == doubts)
+
+
+def remarks(table: ScoreTable) -> list[str]:
+    """Return what stands below a table, besides the rows' notes."""
+    doubts = table.remarks if table.kind == "encoder" else [f"whole table: {remark}" for remark in table.remarks]
+    return [*doubts, *map(_trend_sentence, table.trends), *missing_cells(table.missing, table.command)]
+
+
+def _trend_sentence(one: Trend) -> str:
+    if one.rho is None or one.p is None:
+        return f"trend, {one.along}: none can be told, one side is constant over {one.n} cells"
+    how = f"n = {one.n}, p = {one.p:.2g}, {'exact' if one.exact else 'approximate'}"
+    return f"trend, {one.along}: rank correlation of ours with the paper's {signed(one.rho)} ({how})"
+
+
+def missing_cells(cells: Sequence[Missing], command: str | None) -> list[str]:
+    """Return which cells lack runs, and the command that makes them."""
+    if command is None:
+        return []
+    names = [(f"{cell.row} · {', '.join(cell.columns)}" if cell.columns else cell.row, cell) for cell in cells]
+    none = [name for name, cell in names if not cell.seeds]
+    few = [f"{name} ({cell.seeds} of {cell.wanted} seeds)" for name, cell in names if cell.seeds]
+    if not none and not few:
+        return [f"no runs yet: {command}"]
+    parts = [f"{_shortened(none)} without runs" if none else "", _shortened(few)]
+    return [f"missing, {command}: {'; '.join(filter(None, parts))}"]
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def legend_lines(tables: Iterable[ScoreTable], strong: str = "bold") -> list[str]:
+    """Return a line for each mark that occurs, and for the spread.
+
+    Args:
+        tables: All that are shown.
+        strong: How this format shows that a difference is significant; "" where it does not.
+    """
+    scores = [score for table in tables for row in table.rows for score in row.scores.values()]
+    used = {mark for score in scores for mark in score.marks}
+    lines = [f"{SYMBOLS[mark]} {LEGEND[mark]}" for mark in SYMBOLS if mark in used]
+    if any(score.std is not None for score in scores):
+        lines.insert(0, SPREAD)
+    if strong and any(score.significant for score in scores):
+        lines.append(f"{strong}: only where above or below the spread")
+    return lines
+
+
+def table_parts(table: ScoreTable) -> tuple[Part, ...]:
+    """Return a table for a report, with its remarks and the legend of its marks."""
+    lines = (*remarks(table), *legend_lines([table]))
+    return (text_table(table), Remarks(lines)) if lines else (text_table(table),)
+
+
+def print_tables(tables: Sequence[ScoreTable]) -> None:
+    """Write tables on stdout."""
+    with stdout_console() as console:
+        for table in tables:
+            shown = text_table(table, places=console.width >= WIDE)
+            console.print(f"[bold]{escape(table.heading)}[/bold]\n")
+            console.print(as_rich(shown, ruled=True, gap=1))
+            for line in (*shown.numbered_notes, *remarks(table)):
+                console.print(escape(line))
+            console.print()
+        for line in legend_lines(tables, "bold" if console.is_terminal else ""):
+            console.print(escape(line))
+
+
+def write_markdown(tables: Sequence[ScoreTable]) -> str:
+    """Return GitHub tables."""
+    parts: list[str] = []
+    for table in tables:
+        parts += [f"### {escape_markdown(table.heading)}", as_markdown(text_table(table))]
+        parts += ["  \n".join(map(escape_markdown, remarks(table)))]
+    legend = "  \n".join(map(escape_markdown, legend_lines(tables)))
+    return "\n\n".join(filter(None, [*parts, legend])) + "\n"
+
+
+def write_latex(tables: Sequence[ScoreTable]) -> str:
+    """Return one `table` environment a table: needs the package booktabs; for pdflatex, xelatex and lualatex."""
+    legend = legend_lines(tables)
+    every = (as_latex(text_table(table), [*remarks(table), *legend]) for table in tables)
+    return "\n".join(["% \\usepackage{booktabs}", *every]) + "\n"
+
+
+_CSV = (
+    "kind", "encoder", "language", "paper", "table", "study", "source", "name", "printed", "answers", "recipe",
+    "recipe_hash", "settings", "model", "column", "n", "mean", "std", "reference", "difference", "significant", "marks",
+    "implied", "notes",
+)  # fmt: skip
+
+
+def write_csv(tables: Sequence[ScoreTable]) -> str:
+    """Return one line a cell, full precision, for other programs."""
     text = io.StringIO()
-    width = shutil.get_terminal_size().columns if terminal else 10_000
-    console = Console(file=text, force_terminal=terminal, width=width, highlight=False)
-    for block in blocks:
-        shown = grid(block, places=width >= WIDE)
-        console.print(f"[bold]{escape(block.heading)}[/bold]\n")
-        console.print(_table(shown))
-        for number, note in enumerate(shown.notes, 1):
-            console.print(escape(f"[{number}] {note}"))
-        for remark in wording.remarks(block):
-            console.print(escape(remark))
-        console.print()
-    for line in wording.legend_lines(blocks, "bold" if terminal else ""):
-        console.print(escape(line))
-    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().removesuffix("\n").split("\n"))
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_CSV)
+    for table in tables:
+        for row in table.rows:
+            place = (table.kind, table.encoder, row.language or table.language, row.paper or table.paper)
+            about = (row.table or table.table, table.study, row.source, row.name, "; ".join(row.printed), row.answers)
+            recipe = (row.recipe, row.recipe_hash, "; ".join(row.settings), row.model)
+            for column, score in row.scores.items():
+                numbers = (score.n, score.mean, score.std, score.reference, score.difference, score.significant)
+                marks = ("; ".join(score.marks), score.implied, "; ".join(row.notes))
+                writer.writerow([*place, *about, *recipe, column, *numbers, *marks])
+    return text.getvalue()
 
 
-def _table(shown: Grid) -> Table:
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0))
-    table.add_column("", overflow="fold", min_width=12)
-    for heading in shown.headings:
-        table.add_column(escape(heading), justify="right", no_wrap=True)
-    for line in shown.lines:
-        table.add_row(*_cells(line), style=_STYLES.get(line.source))
-    return table
+def write_json(tables: Sequence[ScoreTable]) -> str:
+    """Return one document."""
+    plain = [table.model_dump(mode="json") for table in tables]
+    for table, dumped in zip(tables, plain, strict=True):
+        for row, dumped_row in zip(table.rows, dumped["rows"], strict=True):
+            for column, score in row.scores.items():
+                dumped_row["scores"][column]["difference"] = score.difference
+    return json.dumps({"schema_version": SCHEMA_VERSION, "tables": plain}, ensure_ascii=False, indent=2) + "\n"
 
 
-def _cells(line: Line) -> list[str]:
-    label = f"{'  ' if line.below else ''}{escape(line.label)}"
-    return [label, *(f"[bold]{cell.text}[/bold]" if cell.strong else cell.text for cell in line.cells)]
-
-
-FORMATS: dict[str, Callable[[Sequence[Block]], str]] = {
-    "table": as_table,
-    "md": formats.as_markdown,
-    "csv": formats.as_csv,
-    "json": formats.as_json,
-    "latex": formats.as_latex,
+WRITERS: dict[str, Callable[[Sequence[ScoreTable]], str]] = {
+    "md": write_markdown,
+    "csv": write_csv,
+    "json": write_json,
+    "latex": write_latex,
 }
 
 
-TEMPLATE = "leaderboard.html"
-PLACES = {"tables": "<!-- tables -->", "legend": "<!-- legend -->", "version": "<!-- version -->"}
-SOURCES = {
-    "paper": "paper",
-    "ours": "ours",
-    "untrained": "untrained",
-    "reproduction": "run again by others",
-    "field": "field",
-}
-"""What a row's first column says."""
+def page(tables: Sequence[ScoreTable]) -> str:
+    """Return the leaderboard as one self-contained page: sortable, works offline, light and dark."""
+    return render("leaderboard.html.j2", tables=map(_page_table, tables), legend=legend_lines(tables))
 
 
-def write(blocks: Sequence[Block], path: Path) -> None:
+def _page_table(table: ScoreTable) -> dict[str, object]:
+    notes = list(dict.fromkeys(note for row in table.rows for note in row.notes))
+    rows = [
+        {
+            "source": row.source,
+            "name": _page_label(row, table),
+            "notes": [notes.index(note) + 1 for note in row.notes],
+            "of": _page_source(row, table),
+            "seeds": seed_count(row) or "",
+            "cells": [_page_cell(row.scores.get(column), row) for column in table.columns],
+        }
+        for row in table.rows
+    ]
+    return {
+        "heading": table.heading, "columns": table.columns, "rows": rows, "notes": notes, "remarks": remarks(table)
+    }  # fmt: skip
+
+
+def _page_label(row: ScoreRow, table: ScoreTable) -> str:
+    """Return a row's label; where sorting parts it from the printed row above it, with that row's name."""
+    label = row_label(row, table, places=False)
+    return f"{row.answers} · {label}" if row.source == "ours" and table.kind != "encoder" else label
+
+
+def _page_source(row: ScoreRow, table: ScoreTable) -> str:
+    """Return whose a row is, and of ours what it is compared with."""
+    if row.source == "paper" and table.kind == "encoder":
+        return ", ".join(row.printed)
+    differs = row.source == "ours" and any(score.difference is not None for score in row.scores.values())
+    source = SOURCES.get(row.source, row.source)
+    return f"{source}, compared {compared_to(row)}" if differs else source
+
+
+def _page_cell(score: Score | None, row: ScoreRow) -> dict[str, object] | None:
+    """Return number, small lines below it, and the difference: for screen readers its mark by name."""
+    if score is None:
+        return None
+    small = [
+        f"± {score.std:.{score.digits}f}" if score.std is not None and row.source != "untrained" else "",
+        f"meant: {score.implied:g}" if score.implied is not None else "",
+        f"{score.low:g} to {score.high:g}" if score.low is not None and score.high is not None else "",
+    ]
+    spoken = [f"{score.difference or 0.0:+.{score.digits}f}", *(mark for mark in score.marks if mark in POSITIONS)]
+    return {
+        "value": repr(score.mean),
+        "title": "; ".join(LEGEND[mark] for mark in score.marks),
+        "mean": mean(score),
+        "small": list(filter(None, small)),
+        "difference": difference(score),
+        "significant": score.significant,
+        "spoken": f"{', '.join(spoken)} {compared_to(row)}",
+    }
+
+
+def write_page(tables: Sequence[ScoreTable], path: Path) -> None:
     """Write the page; a file that is there already is replaced as a whole.
 
     Raises:
         CseError: It cannot be written.
     """
-    partial = path.with_name(f"{path.name}.partial")
     try:
-        partial.write_text(page(blocks), encoding="utf-8")
-        partial.replace(path)
+        replace_file(path, page(tables).encode())
     except OSError as error:
         raise CseError(
             f"--html: '{path}' cannot be written: {error.strerror}", "name a file in a folder that exists"
         ) from error
-
-
-def page(blocks: Sequence[Block]) -> str:
-    """Return the page."""
-    parts = {
-        "tables": "\n".join(_page_table(block, number) for number, block in enumerate(blocks, 1)) or EMPTY,
-        "legend": "\n".join(f"<li>{html.escape(line)}</li>" for line in wording.legend_lines(blocks, "bold")),
-        "version": html.escape(f"cse {__version__}"),
-    }
-    text = files("cse_cli.analysis").joinpath(TEMPLATE).read_text(encoding="utf-8")
-    head, *rest = text.split(PLACES["tables"])  # once: what is put in may hold anything
-    tail = PLACES["tables"].join(rest)
-    for part in ("legend", "version"):
-        tail = tail.replace(PLACES[part], parts[part])
-    return head + parts["tables"] + tail
-
-
-EMPTY = "<p>No finished run matches. <code>cse run quickstart</code> makes one in about two minutes.</p>"
-
-
-def _page_table(block: Block, number: int) -> str:
-    notes = list(dict.fromkeys(note for row in block.rows for note in row.notes))
-    headings = "".join(_heading(text, column) for column, text in enumerate(["", "", "n", *block.columns]))
-    rows = "\n".join(_row(row, place, block, notes, number) for place, row in enumerate(block.rows))
-    told = "".join(f'<li id="note-{number}-{n}">{html.escape(note)}</li>' for n, note in enumerate(notes, 1))
-    remarks = "".join(f"<li>{html.escape(remark)}</li>" for remark in wording.remarks(block))
-    return (
-        f'<section aria-labelledby="heading-{number}">\n<h2 id="heading-{number}">{html.escape(block.heading)}</h2>\n'
-        f'<div class="scroll" tabindex="0" role="region" aria-labelledby="heading-{number}">\n'
-        f'<table aria-labelledby="heading-{number}">\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}\n'
-        "</tbody>\n</table>\n</div>\n"
-        + (f'<ul class="remarks">{remarks}</ul>\n' if remarks else "")
-        + (f'<ol class="notes">{told}</ol>\n' if told else "")
-        + "</section>"
-    )
-
-
-def _heading(text: str, column: int) -> str:
-    shown = {0: "row", 1: "of"}.get(column, text)
-    kind = "text" if column < 2 else "number"
-    return (
-        f'<th scope="col" class="{kind}"><button type="button" data-kind="{kind}">{html.escape(shown)}'
-        '<span class="arrow" aria-hidden="true"></span></button></th>'
-    )
-
-
-def _row(row: Row, place: int, block: Block, notes: Sequence[str], number: int) -> str:
-    numbers = [notes.index(note) + 1 for note in row.notes]
-    marks = ", ".join(f'<a href="#note-{number}-{n}" aria-label="note {n}">{n}</a>' for n in numbers)
-    name, of = html.escape(_name(row, block)), html.escape(_of(row, block))
-    seeds = len(row.seeds) or max((score.n for score in row.scores.values() if row.source == "reproduction"), default=0)
-    cells = "".join(_cell(row.scores.get(column), row) for column in block.columns)
-    return (
-        f'<tr class="{row.source}" data-place="{place}"><th scope="row" data-value="{name}">{name}'
-        f"{f' <sup>{marks}</sup>' if marks else ''}</th>"
-        f'<td class="text" data-value="{of}">{of}</td>'
-        f'<td class="number" data-value="{seeds or ""}">{seeds or ""}</td>{cells}</tr>'
-    )
-
-
-def _of(row: Row, block: Block) -> str:
-    """Return whose a row is, and of ours what it is compared with."""
-    if row.source == "paper" and block.kind == "encoder":
-        return ", ".join(row.printed)
-    differs = row.source == "ours" and any(score.difference is not None for score in row.scores.values())
-    return f"{SOURCES[row.source]}, compared {wording.compared(row)}" if differs else SOURCES[row.source]
-
-
-def _name(row: Row, block: Block) -> str:
-    """Return a row's label; where sorting parts it from the printed row above it, with that row's name."""
-    label = wording.row_label(row, block, places=False)
-    return f"{row.answers} · {label}" if row.source == "ours" and block.kind != "encoder" else label
-
-
-def _cell(score: Score | None, row: Row) -> str:
-    if score is None:
-        return '<td class="number" data-value=""></td>'
-    lines = "".join(_lines(score, row))
-    told = "; ".join(LEGEND[mark] for mark in score.marks)
-    title = f' title="{html.escape(told)}"' if told else ""
-    return f'<td class="number" data-value="{score.mean!r}"{title}>{lines}</td>'
-
-
-def _lines(score: Score, row: Row) -> Iterator[str]:
-    """Yield number, spread and difference; strong only where the difference is significant."""
-    yield f"<span>{html.escape(wording.mean(score))}</span>"
-    if score.std is not None and row.source != "untrained":
-        yield f'<span class="small">± {score.std:.{score.digits}f}</span>'
-    if score.implied is not None:
-        yield f'<span class="small">meant: {score.implied:g}</span>'
-    if score.low is not None and score.high is not None:
-        yield f'<span class="small">{score.low:g} to {score.high:g}</span>'
-    if score.difference is not None:
-        tag = "strong" if score.significant else "span"
-        about = html.escape(wording.compared(row))
-        yield f'<{tag} class="small difference" aria-label="{_spoken(score)} {about}">'
-        yield f"{html.escape(wording.difference(score))}</{tag}>"
-
-
-def _spoken(score: Score) -> str:
-    """Return a difference for those who hear the page: its mark by name."""
-    marks = [mark for mark in score.marks if mark in wording.POSITIONS]
-    return ", ".join([f"{score.difference:+.{score.digits}f}", *marks])

@@ -1,24 +1,27 @@
-"""A paper's table in its own layout, with the runs of the recipes that answer its rows.
-
-A paper's table cell by cell beside the runs of a study that answers it: our column, its trend, what is missing.
-
-Whether two columns rise and fall together, exactly where they are short.
-
-Our seeds as lines of the leaderboard.
-"""
+"""A paper's table in its own layout with our runs: of the recipes that answer its rows, or of a study, cell by cell."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
 
-from cse_cli.analysis.papers import Block, Missing, Printed, Row, Trend, encoder_of, model_name, reference, rows
-from cse_cli.analysis.runs import Configuration, settings
-from cse_cli.core.results import STS_TASKS, Result
-from cse_cli.core.stats import Score, alone, beside_one_run, beside_untrained
+from cse_cli.analysis.papers import (
+    Missing,
+    PrintedRow,
+    ScoreRow,
+    ScoreTable,
+    Trend,
+    encoder_of,
+    model_name,
+    printed_encoders,
+    reference,
+)
+from cse_cli.analysis.runs import Configuration, by_seed, changed_settings, last_finished
+from cse_cli.core.results import Result
+from cse_cli.core.stats import Score, beside_one_run
 from cse_cli.recipe.cells import Cell, cells, tag
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.study import Study, load_study, studies_of
@@ -26,110 +29,136 @@ from registry import papers
 from registry.errors import CseError
 from registry.papers import AVERAGE, Column, Table
 
-
-def heading(key: str, identifier: str) -> str:
-    """Return what stands above a paper's table."""
-    paper = papers.load(key)
-    table = paper.tables[identifier]
-    return f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]"
-
-
-def remarks(key: str, identifier: str) -> tuple[str, ...]:
-    """Return the doubts about a whole table."""
-    return tuple(flag.note for flag in papers.load(key).tables[identifier].flags if flag.row is None)
+ONE_SEED = "one seed: no spread known"
+STALE = "stale: the recipe's file says something else today, or --set changed it"
+NO_FILE = "no recipe of this name is found from here: not compared with its file"
+TEST_SELECTED = "state chosen on a test split: optimistic"
+OTHER_ENCODER = "{}, not the paper's encoder: levels do not compare, only the trend does"
 
 
-def answered(
-    key: str, identifier: str, ran: Sequence[Configuration], beside: Collection[str] = ()
-) -> tuple[Block, bool]:
+def our_row(
+    configuration: Configuration, scores: Mapping[str, Score], answers: PrintedRow | None = None, best_of: int = 1
+) -> ScoreRow:
+    """Return a row of our seeds; every cell gets its marks.
+
+    Args:
+        configuration: Our seeds.
+        scores: Column → cell.
+        answers: The printed row that they answer.
+        best_of: Configurations of which this is the best by its dev mean.
+    """
+    latest = configuration.latest
+    notes = {
+        ONE_SEED: len(configuration.seeds) == 1,
+        STALE: configuration.stale,
+        NO_FILE: configuration.status == "missing",
+        TEST_SELECTED: configuration.test_selected,
+    }
+    marks = {"stale": configuration.stale, "test_selected": configuration.test_selected}
+    return ScoreRow(
+        source="ours",
+        name=latest.title,
+        paper=answers.paper.key if answers else None,
+        table=answers.identifier if answers else None,
+        answers=answers.name if answers else None,
+        recipe=configuration.recipe,
+        recipe_hash=latest.recipe_hash,
+        settings=changed_settings(latest) if configuration.status in ("changed", "chosen") else (),
+        configurations=best_of,
+        model=latest.model,
+        language=latest.language,
+        seeds=configuration.seeds,
+        scores={column: score.marked(**marks) for column, score in scores.items()},
+        notes=tuple(note for note, holds in notes.items() if holds),
+    )
+
+
+def paper_table(
+    key: str, identifier: str, runs: Sequence[Configuration], elsewhere: Collection[str] = ()
+) -> tuple[ScoreTable, bool]:
     """Return a paper's table and whether any of our runs stands in it.
 
     Args:
         key: The paper.
         identifier: The table.
-        ran: Our runs.
-        beside: Hashes of experiments that stand in another table already.
+        runs: Our runs.
+        elsewhere: Hashes of experiments that stand in another table already.
     """
-    paper = papers.load(key)
-    table = paper.tables[identifier]
-    lines: list[Row] = []
-    found = False
-    for name in table.rows:
-        printed = Printed(paper, identifier, name)
-        shown = printed.line()
-        lines.append(shown)
-        for configuration in ran:
-            if _answers(configuration, printed) and configuration.latest.recipe_hash not in beside:
-                lines.append(_our_line(configuration, printed, shown))
-                found = True
-    return _block(key, identifier, lines), found
-
-
-def _block(key: str, identifier: str, lines: Iterable[Row]) -> Block:
+    shown = [run for run in runs if run.latest.recipe_hash not in elsewhere]
+    rows: list[ScoreRow] = []
+    for printed, row in _printed(key, identifier):
+        rows.append(row)
+        for configuration in shown:
+            if _answers(configuration, printed):
+                compared = _beside_printed(configuration, printed.table, row)
+                rows.append(our_row(configuration, compared, printed))
     table = papers.load(key).tables[identifier]
-    return Block(
+    made = ScoreTable(
         kind="table",
-        heading=heading(key, identifier),
+        heading=_heading(key, identifier),
         language=table.language,
         paper=key,
         table=identifier,
         columns=tuple(column.name for column in table.columns),
-        rows=tuple(lines),
-        remarks=remarks(key, identifier),
+        rows=tuple(rows),
+        remarks=_remarks(table),
     )
+    return made, len(rows) > len(table.rows)
 
 
-def _our_line(configuration: Configuration, printed: Printed, shown: Row) -> Row:
-    scores = beside_printed(configuration, printed.table, shown)
-    place = {"paper": printed.paper.key, "table": printed.identifier, "answers": printed.name}
-    return line(configuration, scores).model_copy(update=place)
+def _printed(key: str, identifier: str) -> Iterator[tuple[PrintedRow, ScoreRow]]:
+    paper = papers.load(key)
+    for name in paper.tables[identifier].rows:
+        printed = PrintedRow(paper, identifier, name)
+        yield printed, printed.score_row()
 
 
-def _answers(configuration: Configuration, printed: Printed) -> bool:
+def _heading(key: str, identifier: str) -> str:
+    paper = papers.load(key)
+    table = paper.tables[identifier]
+    return f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]"
+
+
+def _remarks(table: Table) -> tuple[str, ...]:
+    """Return the doubts about a whole table."""
+    return tuple(flag.note for flag in table.flags if flag.row is None)
+
+
+def _answers(configuration: Configuration, printed: PrintedRow) -> bool:
     """Tell whether a run stands beside a printed row: its own, or another one of the paper its recipe answers too."""
-    asked = configuration.latest.paper
-    if asked is None or asked.key != printed.paper.key:
+    paper = configuration.latest.paper
+    if paper is None or paper.key != printed.paper.key:
         return False
-    own = (asked.table, asked.row) == (printed.identifier, printed.name)
+    own = (paper.table, paper.row) == (printed.identifier, printed.name)
     return own or (printed.recipe is not None and printed.recipe == configuration.recipe)
 
 
-OTHER_ENCODER = "{}, not the paper's encoder: levels do not compare, only the trend does"
+def _beside_printed(configuration: Configuration, table: Table, row: ScoreRow) -> dict[str, Score]:
+    """Return our cells of a paper's table, each compared with the printed one."""
+    return {
+        column.name: _compared(values, row.scores.get(column.name))
+        for column in table.columns
+        if (values := _column_values(configuration, column, table))
+    }
+
+
+def _compared(values: Sequence[float], printed: Score | None, *, same_encoder: bool = True) -> Score:
+    """Compare with a printed number; shown with as many decimals as it has, two at least."""
+    score = beside_one_run(values, reference(printed) if same_encoder else None)
+    return score if printed is None else score.model_copy(update={"digits": max(2, printed.digits)})
+
+
+def _column_values(configuration: Configuration, column: Column, table: Table) -> list[float]:
+    """Return what a printed column shows, of every seed; nothing where we have no such score."""
+    if column.evaluator == AVERAGE:
+        others = [c.evaluator for c in table.columns if c.evaluator is not None and c.evaluator != AVERAGE]
+        return configuration.averages(others, table.score)
+    return [] if column.evaluator is None else configuration.values(column.evaluator, table.score_of(column))
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What has run.
-
-    Args:
-        results: Finished runs.
-        tags: Run → the study's cell it was made for.
-    """
-
-    results: Sequence[Result]
-    tags: Mapping[str, str]
-
-    def of(self, study: Study, cell: Cell) -> Configuration | None:
-        """Return the runs of a cell as it is today; where there are none, the newest that were made for it earlier."""
-        current = [result for result in self.results if result.recipe_hash == cell.hash]
-        made = [result for result in self.results if self.tags.get(result.run_id or "") == tag(study, cell)]
-        if not current and not made:
-            return None
-        newest = max(current or made, key=lambda result: result.finished)
-        same = [result for result in current or made if result.recipe_hash == newest.recipe_hash]
-        by_seed = {result.seed: result for result in sorted(same, key=lambda r: r.finished)}
-        seeds = tuple(by_seed[seed] for seed in sorted(by_seed))
-        return Configuration(seeds, "current" if current else "changed")
-
-
-@dataclass(frozen=True)
-class Filled:
-    """A study's cells and the runs of each.
-
-    Args:
-        study: The study.
-        cells: Each with its runs, where there are any.
-    """
+class StudyRuns:
+    """A study's cells, each with its runs where there are any."""
 
     study: Study
     cells: Sequence[tuple[Cell, Configuration | None]]
@@ -137,160 +166,165 @@ class Filled:
     @property
     def any(self) -> bool:
         """Whether anything has run."""
-        return any(configuration is not None for _, configuration in self.cells)
+        return any(runs is not None for _, runs in self.cells)
 
     @property
     def hashes(self) -> set[str]:
         """Of all experiments that it asks for."""
         return {cell.hash for cell, _ in self.cells}
 
+    @property
+    def current(self) -> dict[str, list[Result]]:
+        """Recipe hash → runs of a cell as it is today, by seed."""
+        found = {cell.hash: runs for cell, runs in self.cells if runs is not None and runs.status == "current"}
+        return {digest: list(runs.results) for digest, runs in found.items()}
+
     def in_row(self, name: str) -> list[tuple[Cell, Configuration]]:
         """Return the cells of one printed row that have runs."""
-        return [(cell, ran) for cell, ran in self.cells if cell.row == name and ran is not None]
+        return [(cell, runs) for cell, runs in self.cells if cell.row == name and runs is not None]
 
     def missing(self) -> tuple[Missing, ...]:
         """Return the cells that lack seeds."""
         wanted = set(self.study.seed_list)
-        have = [(cell, _current(ran) & wanted) for cell, ran in self.cells]
+        current = self.current
+        have = [(cell, len(wanted & {run.seed for run in current.get(cell.hash, ())})) for cell, _ in self.cells]
         return tuple(
-            Missing(row=cell.row, columns=cell.columns, seeds=len(seeds), wanted=len(wanted))
+            Missing(row=cell.row, columns=cell.columns, seeds=seeds, wanted=len(wanted))
             for cell, seeds in have
-            if len(seeds) < len(wanted)
+            if seeds < len(wanted)
         )
 
 
-def _current(ran: Configuration | None) -> set[int]:
-    return set(ran.seeds) if ran is not None and ran.standing == "current" else set()
+def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str]) -> StudyRuns:
+    """Return a study's cells with their runs.
+
+    A cell's runs are those of its recipe as it is today; where there are none, the newest made for it earlier.
+
+    Args:
+        study: The study.
+        results: Finished runs.
+        tags: Run → the study's cell it was made for.
+    """
+
+    def of(cell: Cell) -> Configuration | None:
+        current = [run for run in results if run.recipe_hash == cell.hash]
+        runs = current or [run for run in results if tags.get(run.run_id or "") == tag(study, cell)]
+        if not runs:
+            return None
+        newest = last_finished(runs).recipe_hash
+        same = by_seed(run for run in runs if run.recipe_hash == newest)
+        return Configuration(tuple(same.values()), "current" if current else "changed")
+
+    return StudyRuns(study, [(cell, of(cell)) for cell in cells(study)])
 
 
-def of_table(key: str, identifier: str) -> list[Study]:
+def studies_of_table(key: str, identifier: str) -> list[Study]:
     """Return the studies that answer a table, those on the paper's own encoders first."""
     return sorted(studies_of(key, identifier), key=lambda study: (study.name.count("/"), study.name))
 
 
-def asked_for(tags: Collection[str]) -> set[str]:
-    """Return the experiments that studies ask for today, of those studies that runs were made for."""
-    named = [name for name in all_studies() if any(tag.startswith(f"{name}/") for tag in tags)]
-    return {cell.hash for name in named for cell in _valid(name)}
+def study_hashes(tags: Collection[str]) -> set[str]:
+    """Return the hashes that studies ask for today, of those studies that runs with these tags were made for."""
+    found: set[str] = set()
+    for name in all_studies():
+        if any(tag.startswith(f"{name}/") for tag in tags):
+            try:
+                found |= {cell.hash for cell in cells(load_study(name))}
+            except CseError:  # `cse check` tells; what ran of it before is stale
+                continue
+    return found
 
 
-def _valid(name: str) -> list[Cell]:
-    try:
-        return cells(load_study(name))
-    except CseError:  # `cse check` tells; what ran of it before is stale
-        return []
-
-
-def filled(study: Study, ran: Ran) -> Filled:
-    """Return a study's cells with their runs."""
-    return Filled(study, [(cell, ran.of(study, cell)) for cell in cells(study)])
-
-
-def block(one: Filled, key: str, identifier: str) -> Block:
+def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     """Return a paper's table with the runs of a study: ours below each printed row, and what they say together."""
-    paper = papers.load(key)
-    table = paper.tables[identifier]
-    lines: list[Row] = []
-    for name in table.rows:
-        printed = Printed(paper, identifier, name)
-        lines.append(printed.line())
-        if ran := one.in_row(name):
-            lines.append(_our_line_studies(one.study, printed, lines[-1], ran))
-    encoders = dict.fromkeys(encoder_of(ran) for _, ran in one.cells if ran is not None)
-    strangers = [name for name in encoders if name not in known_encoders()]
-    missing = one.missing()
-    return Block(
+    table = papers.load(key).tables[identifier]
+    rows: list[ScoreRow] = []
+    for printed, row in _printed(key, identifier):
+        rows.append(row)
+        if of_row := runs.in_row(printed.name):
+            rows.append(_study_row(runs.study, printed, row, of_row))
+    encoders = dict.fromkeys(encoder_of(of_cell) for _, of_cell in runs.cells if of_cell is not None)
+    others = [name for name in encoders if name not in printed_encoders()]
+    missing = runs.missing()
+    return ScoreTable(
         kind="study",
-        heading=f"{heading(key, identifier)}: {one.study.name} on {', '.join(encoders) or 'nothing yet'}",
+        heading=f"{_heading(key, identifier)}: {runs.study.name} on {', '.join(encoders) or 'nothing yet'}",
         encoder=", ".join(encoders) or None,
         language=table.language,
         paper=key,
         table=identifier,
-        study=one.study.name,
+        study=runs.study.name,
         columns=tuple(column.name for column in table.columns),
-        rows=tuple(lines),
-        remarks=(*(OTHER_ENCODER.format(name) for name in strangers), *remarks(key, identifier)),
-        trends=tuple(_trends(lines, table)),
+        rows=tuple(rows),
+        remarks=(*(OTHER_ENCODER.format(name) for name in others), *_remarks(table)),
+        trends=tuple(_trends(rows, table)),
         missing=missing,
-        command=f"cse run {one.study.name}" if missing else None,
+        command=f"cse run {runs.study.name}" if missing else None,
     )
 
 
-def known_encoders() -> set[str]:
-    """Return every encoder that some paper prints scores of."""
-    return {printed.encoder for printed in rows()} - {""}
-
-
-def _our_line_studies(study: Study, printed: Printed, shown: Row, ran: Sequence[tuple[Cell, Configuration]]) -> Row:
-    """Return one line of what may be several cells: a printed row's columns can be runs of their own."""
+def _study_row(
+    study: Study, printed: PrintedRow, row: ScoreRow, runs: Sequence[tuple[Cell, Configuration]]
+) -> ScoreRow:
+    """Return one row of what may be several cells: a printed row's columns can be runs of their own."""
     scores: dict[str, Score] = {}
     notes: list[str] = []
-    for cell, configuration in ran:
-        own = dict(_scores(study, cell, configuration, printed, shown))
-        ours = line(configuration, own)
+    for cell, configuration in runs:
+        ours = our_row(configuration, dict(_cell_scores(study, cell, configuration, printed, row)), printed)
         scores |= ours.scores
-        notes += [note for note in ours.notes if own and note != ONE_SEED]  # its mark says so, cell by cell
-    first = ran[0][1]
-    order = [column.name for column in printed.table.columns if column.name in scores]
-    return Row(
-        source="ours",
-        name=printed.name,
-        paper=printed.paper.key,
-        table=printed.identifier,
-        answers=printed.name,
-        recipe=first.recipe,
-        recipe_hash=first.latest.recipe_hash if len(ran) == 1 else None,
-        model=first.latest.model,
-        language=first.latest.language,
-        seeds=tuple(sorted({seed for _, configuration in ran for seed in configuration.seeds})),
-        scores={name: scores[name] for name in order},
-        notes=tuple(dict.fromkeys(notes)),
+        notes += [note for note in ours.notes if ours.scores and note != ONE_SEED]  # its mark says so, cell by cell
+    first = runs[0][1]
+    return our_row(first, {}, printed).model_copy(
+        update={
+            "name": printed.name,
+            "recipe_hash": first.latest.recipe_hash if len(runs) == 1 else None,
+            "settings": (),
+            "seeds": tuple(sorted({seed for _, configuration in runs for seed in configuration.seeds})),
+            "scores": {column.name: scores[column.name] for column in printed.table.columns if column.name in scores},
+            "notes": tuple(dict.fromkeys(notes)),
+        }
     )
 
 
-def _scores(
-    study: Study, cell: Cell, configuration: Configuration, printed: Printed, shown: Row
+def _cell_scores(
+    study: Study, cell: Cell, configuration: Configuration, printed: PrintedRow, row: ScoreRow
 ) -> Iterable[tuple[str, Score]]:
     for column in printed.table.columns:
         if cell.columns and column.name not in cell.columns:
             continue
-        if values := _values(study, column, printed.table, configuration):
-            theirs = shown.scores.get(column.name)
-            number = reference(theirs) if _same_encoder(configuration, printed) else None
-            yield column.name, alike(beside_one_run(values, number), theirs)
+        if values := _study_values(study, column, printed.table, configuration):
+            same = _same_encoder(configuration, printed)
+            yield column.name, _compared(values, row.scores.get(column.name), same_encoder=same)
 
 
-def _values(study: Study, column: Column, table: Table, configuration: Configuration) -> Sequence[float]:
+def _study_values(study: Study, column: Column, table: Table, configuration: Configuration) -> Sequence[float]:
     """Return a cell's score of every seed: as the paper's column says, else as the study does."""
-    if values := of_column(configuration, column, table):
+    if values := _column_values(configuration, column, table):
         return values
-    said = next((c.score for c in study.columns if column.name in c.names and c.score), study.score)
-    if said is None or column.evaluator is not None:
+    score = next((c.score for c in study.columns if column.name in c.names and c.score), study.score)
+    if score is None or column.evaluator is not None:
         return []
-    if said == AVERAGE:
-        return configuration.averages(STS_TASKS, "spearman")
-    evaluator, _, metric = said.partition(".")
+    evaluator, _, metric = score.partition(".")
     return configuration.values(evaluator, metric)
 
 
-def _same_encoder(configuration: Configuration, printed: Printed) -> bool:
+def _same_encoder(configuration: Configuration, printed: PrintedRow) -> bool:
     encoder = encoder_of(configuration)
-    if configuration.standing != "current":
+    if configuration.status != "current":
         encoder = model_name(configuration.latest.model)
-    return encoder == printed.encoder if printed.encoder else encoder in known_encoders()
+    return encoder == printed.encoder if printed.encoder else encoder in printed_encoders()
 
 
-def _trends(lines: Sequence[Row], table: Table) -> Iterable[Trend]:
+def _trends(rows: Sequence[ScoreRow], table: Table) -> Iterable[Trend]:
     """Yield the trend of each column, or of each row of a table that is printed sideways."""
-    printed = {row.name: row.scores for row in lines if row.source == "paper"}
-    own = {row.name: row.scores for row in lines if row.source == "ours"}
-    places = [(row, column) for row in own for column in own[row] if column in printed[row]]
+    printed = {row.name: row.scores for row in rows if row.source == "paper"}
+    ours = {row.name: row.scores for row in rows if row.source == "ours"}
+    cells = [(row, column) for row in ours for column in ours[row] if column in printed[row]]
     sideways = len(table.rows) == 1
-    along = list(printed) if sideways else [column.name for column in table.columns]
-    for name in along:
-        here = [place for place in places if place[0 if sideways else 1] == name]
-        left = [own[row][column].mean for row, column in here]
-        right = [reference(printed[row][column]) or 0.0 for row, column in here]
+    for name in list(printed) if sideways else [column.name for column in table.columns]:
+        along = [(row, column) for row, column in cells if name == (row if sideways else column)]
+        left = [ours[row][column].mean for row, column in along]
+        right = [reference(printed[row][column]) or 0.0 for row, column in along]
         if (found := trend(name, left, right)) is not None:
             yield found
 
@@ -317,87 +351,3 @@ def trend(along: str, ours: Sequence[float], paper: Sequence[float]) -> Trend | 
     sums = np.array(list(permutations(a))) @ b
     extreme = np.abs(sums) >= abs(float(a @ b)) - 1e-9
     return Trend(along=along, rho=float(found.statistic), p=float(extreme.mean()), n=n, exact=True)
-
-
-ONE_SEED = "one seed: no spread known"
-STALE = "stale: the recipe's file says something else today, or --set changed it"
-NO_FILE = "no recipe of this name is found from here: not compared with its file"
-TEST_SELECTED = "state chosen on a test split: optimistic"
-
-
-def line(configuration: Configuration, scores: Mapping[str, Score]) -> Row:
-    """Return a line of our seeds; every cell gets its marks."""
-    latest = configuration.latest
-    told = {
-        ONE_SEED: len(configuration.seeds) == 1,
-        STALE: configuration.stale,
-        NO_FILE: configuration.standing == "missing",
-        TEST_SELECTED: configuration.test_selected,
-    }
-    marks = {"stale": configuration.stale, "test_selected": configuration.test_selected}
-    return Row(
-        source="ours",
-        name=latest.title,
-        recipe=configuration.recipe,
-        recipe_hash=latest.recipe_hash,
-        settings=settings(latest) if configuration.standing in ("changed", "chosen") else (),
-        model=latest.model,
-        language=latest.language,
-        seeds=configuration.seeds,
-        scores={column: score.marked(**marks) for column, score in scores.items()},
-        notes=tuple(note for note, holds in told.items() if holds),
-    )
-
-
-def beside_printed(configuration: Configuration, table: Table, printed: Row | None) -> dict[str, Score]:
-    """Return our cells of a paper's table, each compared with the printed one.
-
-    Args:
-        configuration: Our seeds.
-        table: The paper's.
-        printed: The line to compare with; None compares with nothing.
-    """
-    found: dict[str, Score] = {}
-    for column in table.columns:
-        if values := of_column(configuration, column, table):
-            theirs = None if printed is None else printed.scores.get(column.name)
-            found[column.name] = alike(beside_one_run(values, reference(theirs)), theirs)
-    return found
-
-
-def alike(score: Score, printed: Score | None) -> Score:
-    """Return our cell with as many decimals as the printed one beside it."""
-    return score if printed is None else score.model_copy(update={"digits": max(2, printed.digits)})
-
-
-def of_column(configuration: Configuration, column: Column, table: Table) -> list[float]:
-    """Return what a printed column shows, of every seed; nothing where we have no such score."""
-    if column.evaluator == AVERAGE:
-        others = [c.evaluator for c in table.columns if c.evaluator not in (None, AVERAGE)]
-        return configuration.averages([name for name in others if name is not None], table.score)
-    return [] if column.evaluator is None else configuration.values(column.evaluator, table.score_of(column))
-
-
-def with_untrained(configuration: Configuration) -> list[Row]:
-    """Return the untrained encoder and our seeds below it, with every evaluator a column: beside no printed row."""
-    scores: dict[str, Score] = {}
-    before: dict[str, Score] = {}
-    evaluators = list(configuration.results[0].scores)
-    for name in [*evaluators, AVERAGE]:
-        values, start = own_values(configuration, name), own_values(configuration, name, untrained=True)
-        if values:
-            scores[name] = beside_untrained(values, start) if start else alone(values)
-        if values and start:
-            before[name] = alone(start)
-    trained = line(configuration, scores)
-    if not before:
-        return [trained]
-    start_of = {"source": "untrained", "name": f"{trained.name}, before training", "scores": before, "notes": ()}
-    return [trained.model_copy(update=start_of), trained]
-
-
-def own_values(configuration: Configuration, evaluator: str, *, untrained: bool = False) -> Sequence[float]:
-    """Return the metric an evaluator is known by, or the average of the seven English sets, of every seed."""
-    if evaluator == AVERAGE:
-        return configuration.averages(STS_TASKS, "spearman", untrained=untrained)
-    return configuration.values(evaluator, None, untrained=untrained)

@@ -1,11 +1,4 @@
-"""What a leaderboard's table is made of.
-
-Printed rows as lines of the leaderboard, and which encoder each was computed with.
-
-Which scores stand side by side: the columns that papers print together.
-
-What our runs of an encoder stand beside: papers' rows, what others measured, the field's public leaderboard.
-"""
+"""What the leaderboard is made of: its rows and tables, printed rows, and the columns that papers print together."""
 
 from __future__ import annotations
 
@@ -16,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from cse_cli.analysis.runs import Configuration
-from cse_cli.core.stats import Score
+from cse_cli.core.stats import Mark, Score
 from registry import papers
 from registry.papers import AVERAGE, PaperTables, Table
 
@@ -25,8 +18,8 @@ SCHEMA_VERSION = 2
 Source = Literal["paper", "ours", "untrained", "reproduction", "field"]
 
 
-class Row(BaseModel):
-    """One line.
+class ScoreRow(BaseModel):
+    """One line of a table of scores.
 
     Args:
         source: A printed row, our seeds of one configuration, their encoder before training, what others measured
@@ -94,8 +87,8 @@ class Missing(BaseModel):
     wanted: int
 
 
-class Block(BaseModel):
-    """One table.
+class ScoreTable(BaseModel):
+    """One table of the leaderboard.
 
     Args:
         kind: All of one encoder, a paper's table with the runs of its recipes, or with those of a study.
@@ -117,7 +110,7 @@ class Block(BaseModel):
     table: str | None = None
     study: str | None = None
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ScoreRow, ...]
     remarks: tuple[str, ...] = ()
     trends: tuple[Trend, ...] = ()
     missing: tuple[Missing, ...] = ()
@@ -128,17 +121,13 @@ PUBLISHERS = ("google-bert/", "FacebookAI/")
 """Owners under which the hub keeps the same models that have a bare name too."""
 CASELESS = "-uncased"
 """What a model's name says and the papers' tables do not."""
+MISPRINTS = ("misprint", "illegible")
+"""Doubts of which `implied` says what was meant, not what another table prints."""
 
 
 @dataclass(frozen=True)
-class Printed:
-    """One printed row.
-
-    Args:
-        paper: The paper.
-        identifier: Of the table.
-        name: Of the row.
-    """
+class PrintedRow:
+    """A printed row: paper, identifier of its table, name."""
 
     paper: PaperTables
     identifier: str
@@ -164,19 +153,14 @@ class Printed:
         """Our recipe that answers it."""
         return self.table.rows[self.name].recipe
 
-    @property
-    def place(self) -> str:
-        """Where it is printed."""
-        return f"{self.paper.short} {self.table.title}"
-
-    def line(self) -> Row:
-        """Return it as a line; doubts about cells and about the row become notes."""
-        return Row(
+    def score_row(self) -> ScoreRow:
+        """Return it as a row of the leaderboard; doubts about cells and about the row become notes."""
+        return ScoreRow(
             source="paper",
             name=self.name,
             paper=self.paper.key,
             table=self.identifier,
-            printed=(self.place,),
+            printed=(f"{self.paper.short} {self.table.title}",),
             recipe=self.recipe,
             model=self.encoder or None,
             language=self.language,
@@ -201,10 +185,6 @@ class Printed:
         return found
 
 
-MISPRINTS = ("misprint", "illegible")
-"""Doubts of which `implied` says what was meant, not what another table prints."""
-
-
 def reference(score: Score | None) -> float | None:
     """Return the number to compare with: what was meant, where another one was printed by mistake."""
     if score is None:
@@ -212,28 +192,29 @@ def reference(score: Score | None) -> float | None:
     return score.mean if score.implied is None else score.implied
 
 
-def rows() -> Iterator[Printed]:
+def printed_rows() -> Iterator[PrintedRow]:
     """Yield every printed row of every paper."""
     for key in papers.names():
         paper = papers.load(key)
-        for identifier, table in paper.tables.items():
-            for name in table.rows:
-                yield Printed(paper, identifier, name)
+        yield from (PrintedRow(paper, identifier, name) for identifier, of in paper.tables.items() for name in of.rows)
 
 
-def find(key: str, identifier: str, name: str) -> Printed | None:
+def find_printed_row(key: str, identifier: str, name: str) -> PrintedRow | None:
     """Return a printed row, or None where there is none of that name today."""
-    if key not in papers.names():
-        return None
-    table = papers.load(key).tables.get(identifier)
-    return Printed(papers.load(key), identifier, name) if table is not None and name in table.rows else None
+    table = papers.load(key).tables.get(identifier) if key in papers.names() else None
+    return PrintedRow(papers.load(key), identifier, name) if table is not None and name in table.rows else None
+
+
+def printed_encoders() -> set[str]:
+    """Return every encoder that some paper prints scores of."""
+    return {row.encoder for row in printed_rows()} - {""}
 
 
 def encoder_of(configuration: Configuration) -> str:
     """Return how the papers' tables call the encoder of our runs; the model's own name where they do not have it."""
     result = configuration.latest
-    if result.paper is not None:
-        answered = find(result.paper.key, result.paper.table, result.paper.row)
+    if (paper := result.paper) is not None:
+        answered = find_printed_row(paper.key, paper.table, paper.row)
         if answered is not None and answered.encoder:
             return answered.encoder
     return model_name(result.model) or configuration.recipe
@@ -246,13 +227,13 @@ def model_name(model: str) -> str:
 
 
 @dataclass(frozen=True)
-class TableColumn:
-    """One column.
+class LayoutColumn:
+    """A column of a kind of table.
 
     Args:
         heading: As printed; the evaluator's name where no paper prints it.
-        evaluator: What recipes call it, or `avg`.
-        metric: Key under which the evaluator reports it; None for the one it is known by.
+        evaluator: As recipes name it, or `avg`.
+        metric: Key under which the evaluator reports it; None for its main metric.
     """
 
     heading: str
@@ -262,15 +243,15 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns in order.
+    """The columns of a kind of table.
 
     Args:
-        columns: Of one kind of table.
+        columns: In order.
         unit: What the numbers are, "" where that differs.
         score: Metric that the table is about, and that ranks where there is no average.
     """
 
-    columns: tuple[TableColumn, ...]
+    columns: tuple[LayoutColumn, ...]
     unit: str = ""
     score: str | None = None
 
@@ -278,11 +259,6 @@ class Layout:
     def evaluators(self) -> tuple[str, ...]:
         """Without the average."""
         return tuple(column.evaluator for column in self.columns if column.evaluator != AVERAGE)
-
-    @property
-    def headings(self) -> tuple[str, ...]:
-        """In order."""
-        return tuple(column.heading for column in self.columns)
 
     @property
     def ranking(self) -> str:
@@ -293,80 +269,62 @@ class Layout:
 
     def scored(self, configuration: Configuration) -> set[tuple[str, str | None]]:
         """Return evaluator and metric of what our runs have of it; an average is nothing of its own."""
-        mine = [c for c in self.columns if c.evaluator != AVERAGE and self.values(configuration, c)]
-        return {(column.evaluator, column.metric) for column in mine}
+        own = [c for c in self.columns if c.evaluator != AVERAGE and self.values(configuration, c)]
+        return {(column.evaluator, column.metric) for column in own}
 
-    def values(self, configuration: Configuration, column: TableColumn, *, untrained: bool = False) -> list[float]:
+    def values(self, configuration: Configuration, column: LayoutColumn, *, untrained: bool = False) -> list[float]:
         """Return a column of our runs, of every seed; nothing where one lacks it."""
         if column.evaluator == AVERAGE:
             return configuration.averages(self.evaluators, column.metric or "", untrained=untrained)
         return configuration.values(column.evaluator, column.metric, untrained=untrained)
 
-    def of_printed(self, printed: Printed) -> dict[str, Score]:
+    def printed_scores(self, printed: PrintedRow) -> dict[str, Score]:
         """Return a printed row's cells under these headings."""
-        scores = printed.line().scores
+        scores = printed.score_row().scores
         named = {c.evaluator: scores[c.name] for c in printed.table.columns if c.evaluator and c.name in scores}
         return {column.heading: named[column.evaluator] for column in self.columns if column.evaluator in named}
 
     def covered_by(self, table: Table) -> bool:
         """Tell whether a table prints all of these columns."""
-        return set(_layout(table)) >= {(column.evaluator, column.metric) for column in self.columns}
-
-
-def numbers(scores: dict[str, Score]) -> dict[str, float | None]:
-    """Return what to compare with, by heading."""
-    return {heading: reference(score) for heading, score in scores.items()}
+        return _scores_of(table) >= {(column.evaluator, column.metric) for column in self.columns}
 
 
 def layouts(language: str) -> list[Layout]:
     """Return the columns of every kind of result table of a language; a table with fewer of the same is left out."""
-    found: dict[tuple[tuple[str, str], ...], Layout] = {}
-    for table in _tables(language):
-        columns = tuple(
-            TableColumn(c.name, c.evaluator, table.score_of(c)) for c in table.columns if c.evaluator is not None
-        )
-        if len(columns) > 1:
-            found.setdefault(_layout(table), Layout(columns, table.metric, table.score))
-    keys = [set(key) for key in found]
-    return [layout for key, layout in found.items() if not any(set(key) < other for other in keys)]
+    found: dict[frozenset[tuple[str, str | None]], Layout] = {}
+    tables = [table for key in papers.names() for table in papers.load(key).tables.values()]
+    for table in tables:
+        columns = tuple(LayoutColumn(c.name, c.evaluator, table.score_of(c)) for c in table.columns if c.evaluator)
+        if (table.language, table.kind) == (language, "scores") and len(columns) > 1:
+            found.setdefault(_scores_of(table), Layout(columns, table.metric, table.score))
+    return [layout for scores, layout in found.items() if not any(scores < other for other in found)]
 
 
-def own(configurations: Sequence[Configuration]) -> list[tuple[Layout, list[Configuration]]]:
+def _scores_of(table: Table) -> frozenset[tuple[str, str | None]]:
+    return frozenset((c.evaluator, table.score_of(c)) for c in table.columns if c.evaluator is not None)
+
+
+def own_layouts(configurations: Sequence[Configuration]) -> list[tuple[Layout, list[Configuration]]]:
     """Return a layout of its own for runs that score nothing a paper prints, one for each set of evaluators."""
     groups: dict[tuple[str, ...], list[Configuration]] = {}
     for configuration in configurations:
         groups.setdefault(tuple(configuration.results[0].scores), []).append(configuration)
-    return [
-        (Layout(tuple(TableColumn(name, name, None) for name in names)), ran) for names, ran in groups.items() if names
-    ]
+    columns = {names: tuple(LayoutColumn(name, name, None) for name in names) for names in groups if names}
+    return [(Layout(columns[names]), groups[names]) for names in columns]
 
 
-def _tables(language: str) -> Iterator[Table]:
-    for key in papers.names():
-        for table in papers.load(key).tables.values():
-            if table.language == language and table.kind == "scores":
-                yield table
-
-
-def _layout(table: Table) -> tuple[tuple[str, str], ...]:
-    return tuple((c.evaluator, table.score_of(c)) for c in table.columns if c.evaluator is not None)
-
-
-FIELD = "the field's list"
-
-
-def printed(encoder: str, language: str, layout: Layout) -> list[Row]:
+def printed_beside(encoder: str, language: str, layout: Layout) -> list[ScoreRow]:
     """Return the rows that papers print of an encoder, from tables that have all columns."""
     return [
-        row.line().model_copy(update={"scores": layout.of_printed(row)})
-        for row in rows()
+        row.score_row().model_copy(update={"scores": layout.printed_scores(row)})
+        for row in printed_rows()
         if (row.encoder, row.language) == (encoder, language) and layout.covered_by(row.table)
     ]
 
 
-def merged(rows: Iterable[Row]) -> list[Row]:
+def merge_equal(rows: Iterable[ScoreRow]) -> list[ScoreRow]:
     """Return rows that say the same as one: papers copy their baselines from each other."""
-    found: dict[tuple[tuple[str, float, float | None], ...], Row] = {}
+    found: dict[tuple[tuple[str, float, float | None], ...], ScoreRow] = {}
     for row in rows:
         key = tuple((heading, score.mean, score.std) for heading, score in row.scores.items())
         first = found.setdefault(key, row)
@@ -381,43 +339,51 @@ def merged(rows: Iterable[Row]) -> list[Row]:
     return list(found.values())
 
 
-def reproduced(recipes: Sequence[str | None], layout: Layout) -> list[Row]:
+def reproduced(recipes: Sequence[str | None], layout: Layout) -> list[ScoreRow]:
     """Return what others measured when they ran the methods of these recipes again, one row a source."""
     headings = {column.evaluator: column.heading for column in layout.columns}
-    found: dict[tuple[str, str], Row] = {}
+    sources: dict[tuple[str, str], list[papers.Reproduction]] = {}
     for one in papers.reproductions():
-        if one.recipe not in recipes or one.score not in headings:
-            continue
-        score = Score(mean=one.mean, std=one.std, n=one.n, low=one.low, high=one.high)
-        row = found.get((one.recipe, one.source)) or Row(
-            source="reproduction", name=f"{one.paper}: run again by others", printed=(one.source,), scores={},
-            recipe=one.recipe, notes=(_told(one.recipe, one.source),),
-        )  # fmt: skip
-        found[one.recipe, one.source] = row.model_copy(update={"scores": {**row.scores, headings[one.score]: score}})
-    return list(found.values())
+        if one.recipe in recipes:
+            sources.setdefault((one.recipe, one.source), []).append(one)
+    found = []
+    for (recipe, source), measured in sources.items():
+        ranges = ", ".join(f"{one.score} {one.low:.2f} to {one.high:.2f}" for one in measured)
+        runs = "one run" if measured[0].n == 1 else f"{measured[0].n} runs ({ranges})"
+        shown = [one for one in measured if one.score in headings]
+        if shown:
+            found.append(
+                ScoreRow(
+                    source="reproduction",
+                    name=f"{shown[0].paper}: run again by others",
+                    printed=(source,),
+                    recipe=recipe,
+                    scores={
+                        headings[one.score]: Score(mean=one.mean, std=one.std, n=one.n, low=one.low, high=one.high)
+                        for one in shown
+                    },
+                    notes=("; ".join(dict.fromkeys([f"{runs}, {source}", *(m.note for m in measured if m.note)])),),
+                )
+            )
+    return found
 
 
-def _told(recipe: str, source: str) -> str:
-    same = [one for one in papers.reproductions() if (one.recipe, one.source) == (recipe, source)]
-    ranges = ", ".join(f"{one.score} {one.low:.2f} to {one.high:.2f}" for one in same)
-    runs = "one run" if same[0].n == 1 else f"{same[0].n} runs ({ranges})"
-    return "; ".join(dict.fromkeys([f"{runs}, {source}", *(one.note for one in same if one.note)]))
-
-
-def field(encoder: str, layout: Layout) -> list[Row]:
-    """Return the field's rows of an encoder, where its columns are these."""
+def field_rows(encoder: str, layout: Layout) -> list[ScoreRow]:
+    """Return the rows of an encoder in the field's public leaderboard, where its columns are these."""
     headings = {column.evaluator: column.heading for column in layout.columns}
-    found: list[Row] = []
+    found: list[ScoreRow] = []
     for one in papers.field_rows():
         if one.encoder.lower() != encoder or set(layout.evaluators) != set(one.cells):
             continue
         scores = {headings[name]: Score(mean=value, std=one.spreads.get(name)) for name, value in one.cells.items()}
         doubtful = one.avg != one.avg_recomputed
         if AVERAGE in headings:
-            scores[headings[AVERAGE]] = Score(
-                mean=one.avg, std=one.spreads.get(AVERAGE), marks=("doubtful",) if doubtful else ()
-            )
+            marks: tuple[Mark, ...] = ("doubtful",) if doubtful else ()
+            scores[headings[AVERAGE]] = Score(mean=one.avg, std=one.spreads.get(AVERAGE), marks=marks)
         wrong = f"the listed average is {one.avg:.2f}, that of its cells {one.avg_recomputed:.2f}" if doubtful else ""
         notes = tuple(filter(None, (one.note or wrong,)))
-        found.append(Row(source="field", name=one.method, printed=(FIELD,), model=encoder, scores=scores, notes=notes))
+        place = ("the field's list",)
+        found.append(
+            ScoreRow(source="field", name=one.method, printed=place, model=encoder, scores=scores, notes=notes)
+        )
     return found

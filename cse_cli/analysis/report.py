@@ -1,58 +1,63 @@
-"""What a command line asks for → the report, written.
-
-A report as files: nothing that is there is overwritten unasked, and nothing is left half-written.
-
-A finished run → its report.
-
-The scores of a run and of its sisters, beside the paper's row and among what others measured.
-
-The figures of a run: those it drew when it ended, and those of its seeds together.
-"""
+"""`cse report`: the page about a finished run, and where pages go."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
-from tempfile import TemporaryDirectory
-from typing import Any
 
-from cse_cli.analysis import paper_tables as tables
-from cse_cli.analysis import papers as printed
-from cse_cli.analysis import reproduce as surroundings
-from cse_cli.analysis.leaderboard_formats import Text
+from cse_cli.analysis.compare import compare
+from cse_cli.analysis.compare_view import comparison_section
+from cse_cli.analysis.evidence import main_metrics
+from cse_cli.analysis.leaderboard_view import table_parts
 from cse_cli.analysis.pages import (
     Page,
     Part,
     Picture,
     Remarks,
-    Row,
     Section,
-    Table,
     Words,
-    as_html,
+    html,
     markdown,
-    of_block,
-    plain_table,
+    pictures,
+    replace_file,
+    word_table,
 )
-from cse_cli.analysis.paper_tables import own_values
-from cse_cli.analysis.report_study import compared, find_beside, study_page
-from cse_cli.analysis.reproduce import about, reproduce
-from cse_cli.analysis.reproduce import again as run_again
-from cse_cli.analysis.reproductions import told
-from cse_cli.analysis.runs import Configuration, Side, Subject, doubts, find_run, find_subject
+from cse_cli.analysis.paper_tables import paper_table
+from cse_cli.analysis.papers import find_printed_row
+from cse_cli.analysis.report_study import study_page
+from cse_cli.analysis.reproduce import data_section, environment_section, recipe_section, reproduce, rerun_section
+from cse_cli.analysis.reproductions import compare_with_reproductions
+from cse_cli.analysis.runs import (
+    Method,
+    ReportedRun,
+    by_seed,
+    find_methods,
+    find_reported_run,
+    read_reported_run,
+    study_tags,
+)
 from cse_cli.core.formatting import counted, mean, seed_list, signed
-from cse_cli.core.paths import runs
+from cse_cli.core.paths import runs as run_folders
 from cse_cli.core.results import Result
+from cse_cli.core.tables import Cell, Row, Table
 from cse_cli.recipe.study import find_study
 from cse_cli.tracking import location as tags
 from cse_cli.tracking import reader
 from registry.errors import CseError
 from registry.papers import AVERAGE
 
+HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")
+VISIBLE = 0.005
+"""Spread that two decimals show."""
+CURVE = "training_curve"
+"""Figure of a run that belongs to its training."""
+LOSS, PARTS = "train/loss", "loss/"
+"""Metrics that are recorded while training."""
 
-def report(asked: str, output: Path | None, beside: str | None, *, force: bool) -> Path:
+
+def write_report(asked: str, output: Path | None, beside: str | None, *, force: bool) -> Path:
     """Write the report of a run or a study and return its file.
 
     Args:
@@ -68,93 +73,48 @@ def report(asked: str, output: Path | None, beside: str | None, *, force: bool) 
     if study is not None and beside is not None:
         raise CseError("--beside is for a run: a study stands beside its paper", "`cse compare` compares recipes")
     results = reader.finished_results()
-    run_id = None if study is not None else find_run(asked, results)
-    name = study.stem if study is not None else str(run_id)[:8]
-    target = Target(output or Path(f"report-{name}.html"), force)
-    target.check()
-    if run_id is None:
-        made_for = {run.run_id: run.tags[tags.STUDY] for run in reader.list_names() if tags.STUDY in run.tags}
-        page = study_page(asked, results, made_for)
-    else:
-        page = run_page(run_id, beside, results)
-    target.write(page)
-    return target.path
-
-
-HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where a report goes.
-
-    Args:
-        path: The page.
-        force: Take the place of what is there.
-    """
-
-    path: Path
-    force: bool = False
-
-    @property
-    def figures(self) -> Path:
-        """Folder of a Markdown page's figures."""
-        return self.path.with_name(f"{self.path.stem}_figures")
-
-    @property
-    def is_markdown(self) -> bool:
-        """Whether figures lie beside the page."""
-        return self.path.suffix.lower() in MARKDOWN
-
-    def check(self) -> None:
-        """Refuse what cannot be written, before any work.
-
-        Raises:
-            CseError: Another format, a folder that is not there, or files that are there already.
-        """
-        if self.path.suffix.lower() not in (*HTML, *MARKDOWN):
-            raise CseError(f"--output: '{self.path}' is neither HTML nor Markdown", "let it end in .html or .md")
-        if not self.path.parent.is_dir():
-            raise CseError(f"--output: there is no folder '{self.path.parent}'", "make it, or name another one")
-        if self.path.is_dir():
-            raise CseError(f"--output: '{self.path}' is a folder", "name a file in it")
-        for there in (self.path, *((self.figures,) if self.is_markdown else ())):
-            if there.exists() and not self.force:
-                raise CseError(f"'{there}' is there already", "--force overwrites it; --output names another file")
-
-    def write(self, page: Page) -> None:
-        """Write the page and, beside Markdown, its figures.
-
-        Raises:
-            CseError: They cannot be written.
-        """
-        try:
-            if self.is_markdown:
-                self._write_markdown(page)
-            else:
-                _replace(self.path, as_html(page).encode())
-        except OSError as error:
-            raise CseError(
-                f"--output: '{error.filename or self.path}' cannot be written: {error.strerror}",
-                "name a file in a folder that can be written",
-            ) from error
-
-    def _write_markdown(self, page: Page) -> None:
-        if page.pictures:
-            self.figures.mkdir(exist_ok=True)
-        for picture in page.pictures:
-            _replace(self.figures / f"{picture.name}.svg", picture.svg)
-        _replace(self.path, markdown(page, self.figures.name).encode())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put a file in its place when it is whole."""
-    partial = path.with_name(f"{path.name}.partial")
+    run_id = "" if study is not None else find_reported_run(asked, results)
+    path = output or Path(f"report-{run_id[:8] if study is None else study.stem}.html")
+    _check_target(path, force=force)
+    page = run_page(run_id, beside, results) if study is None else study_page(asked, results, study_tags())
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        _write(page, path)
+    except OSError as error:
+        raise CseError(
+            f"--output: '{error.filename or path}' cannot be written: {error.strerror}",
+            "name a file in a folder that can be written",
+        ) from error
+    return path
+
+
+def _check_target(path: Path, *, force: bool) -> None:
+    """Refuse what cannot be written, before any work."""
+    if path.suffix.lower() not in (*HTML, *MARKDOWN):
+        raise CseError(f"--output: '{path}' is neither HTML nor Markdown", "let it end in .html or .md")
+    if not path.parent.is_dir():
+        raise CseError(f"--output: there is no folder '{path.parent}'", "make it, or name another one")
+    if path.is_dir():
+        raise CseError(f"--output: '{path}' is a folder", "name a file in it")
+    for there in (path, *([_figures(path)] if path.suffix.lower() in MARKDOWN else [])):
+        if there.exists() and not force:
+            raise CseError(f"'{there}' is there already", "--force overwrites it; --output names another file")
+
+
+def _figures(path: Path) -> Path:
+    """Return the folder of a Markdown page's figures."""
+    return path.with_name(f"{path.stem}_figures")
+
+
+def _write(page: Page, path: Path) -> None:
+    if path.suffix.lower() in HTML:
+        replace_file(path, html(page).encode())
+        return
+    figures = _figures(path)
+    if page.pictures:
+        figures.mkdir(exist_ok=True)
+    for picture in page.pictures:
+        replace_file(figures / f"{picture.name}.svg", picture.svg)
+    replace_file(path, markdown(page, figures.name).encode())
 
 
 def run_page(run_id: str, beside: str | None, results: Sequence[Result]) -> Page:
@@ -168,64 +128,87 @@ def run_page(run_id: str, beside: str | None, results: Sequence[Result]) -> Page
     Raises:
         CseError: It has no scores, or there is nothing to compare it with.
     """
-    subject = find_subject(run_id, results)
-    other = None if beside is None else find_beside(subject, beside, results)
-    one = reproduce(subject.result, subject.resolved, [subject.result.seed])
-    every = reproduce(subject.result, subject.resolved, list(subject.sisters))
+    run = read_reported_run(run_id, results)
+    result = run.result
+    other = None if beside is None else _find_beside(run, beside, results)
+    own = Method("B", f"{result.recipe} (this report)", run.seeds)
+    one = reproduce(result, run.resolved, [result.seed])
+    every = reproduce(result, run.resolved, list(run.seeds))
+    drawn = _drawn(run)
     sections = (
-        about(subject, one),
-        scores(subject),
-        beside_paper(subject),
-        among_others(subject),
-        *(() if other is None else (compared(subject, other),)),
-        training(subject, other),
-        others(subject),
-        surroundings.environment([subject.result], subject.environment),
-        surroundings.data(subject.results),
-        run_again(subject, one, every),
+        recipe_section(run, one),
+        _scores_section(run),
+        _paper_section(run),
+        _reproductions_section(run),
+        *([] if other is None else [comparison_section(compare([other, own]))]),
+        _training_section(run, other, [picture for picture in drawn if picture.name == CURVE]),
+        Section("Figures", tuple(picture for picture in drawn if picture.name != CURVE)),
+        environment_section([result], run.environment),
+        data_section(run.results),
+        rerun_section(run, one, every),
     )
-    which = f"{subject.result.recipe}, seed {subject.result.seed}, run {subject.run.run_id[:8]}"
-    return Page(subject.result.title, which, tuple(section for section in sections if section.parts))
+    which = f"{result.recipe}, seed {result.seed}, run {run_id[:8]}"
+    return Page(result.title, which, tuple(section for section in sections if section.parts))
 
 
-VISIBLE = 0.005
-"""Spread that two decimals show."""
+def _find_beside(run: ReportedRun, asked: str, results: Sequence[Result]) -> Method:
+    """Return what a run's recipe is compared with: all finished runs of that recipe, or of that run's recipe.
+
+    Raises:
+        CseError: It is neither a recipe nor a run, nothing of it has finished, or it is the same recipe.
+    """
+    known = [*(one for one in results if one.run_id != run.result.run_id), run.result]
+    found, _ = find_methods([asked, run.run_id], known)
+    digest = found.latest.recipe_hash
+    if digest == run.result.recipe_hash:
+        raise CseError(
+            f"--beside: {found.name} is the same recipe as run {run.run_id[:8]}",
+            "its seeds are in the report anyway; name another recipe, or a run of one",
+        )
+    if len(found.runs) > 1 or (asked.rpartition("@")[2].isdigit() and "@" in asked):
+        return found
+    same = by_seed(one for one in results if one.recipe_hash == digest)
+    runs = dict(sorted({**same, found.latest.seed: found.latest}.items()))
+    return replace(found, name=found.latest.recipe, runs=runs)
 
 
-def scores(subject: Subject) -> Section:
+def _scores_section(run: ReportedRun) -> Section:
     """Return every seed's scores, mean and spread, and the gain over the encoder before training."""
-    runs, result = subject.configuration, subject.result
-    return Section("Scores", (Words(_which(subject)), _table(runs, result.seed), Remarks(tuple(_remarks(subject)))))
-
-
-def _which(subject: Subject) -> str:
-    seeds = list(subject.sisters)
-    if len(seeds) == 1:
-        return f"One run of this recipe has finished, with seed {seeds[0]}: no spread over seeds is known."
-    return (
-        f"{counted(len(seeds), 'run')} of this very recipe (hash {subject.result.recipe_hash}) have finished, with "
+    seeds = list(run.seeds)
+    which = (
+        f"One run of this recipe has finished, with seed {seeds[0]}: no spread over seeds is known."
+        if len(seeds) == 1
+        else f"{counted(len(seeds), 'run')} of this very recipe (hash {run.result.recipe_hash}) have finished, with "
         f"{seed_list(seeds)}; all are shown, the one that finished last of each seed."
     )
+    return Section("Scores", (Words(which), _scores_table(run), Remarks(tuple(_remarks(run)))))
 
 
-def _table(runs: Configuration, own: int) -> Table:
-    columns = {name: own_values(runs, name) for name in (*runs.latest.scores, AVERAGE)}
-    shown = {name: values for name, values in columns.items() if values}
-    before = {name: own_values(runs, name, untrained=True) for name in shown}
-    rows = _before(before)
+def _scores_table(run: ReportedRun) -> Table:
+    runs, own, several = run.configuration, run.result.seed, len(run.seeds) > 1
+    every = {name: runs.values(name) for name in (*runs.latest.scores, AVERAGE)}
+    scores = {name: values for name, values in every.items() if values}
+    before = {name: runs.values(name, untrained=True) for name in scores}
+    rows = _before_training(before)
     for place, result in enumerate(runs.results):
-        label = f"seed {result.seed}{' (this run)' if result.seed == own and len(runs.results) > 1 else ''}"
-        rows.append(_row(label, [f"{values[place]:.2f}" for values in shown.values()], ours=result.seed == own))
-    if len(runs.results) > 1:
-        rows.append(_row("mean", [f"{fmean(values):.2f}" for values in shown.values()]))
-        rows.append(_row("±", [f"{stdev(values):.2f}" for values in shown.values()], below=True))
+        label = f"seed {result.seed}{' (this run)' if result.seed == own and several else ''}"
+        cells = [f"{values[place]:.2f}" for values in scores.values()]
+        rows.append(_row(label, cells, "ours" if result.seed == own else ""))
+    if several:
+        rows.append(_row("mean", [f"{fmean(values):.2f}" for values in scores.values()]))
+        rows.append(_row("±", [f"{stdev(values):.2f}" for values in scores.values()], below=True))
     if any(before.values()):
-        gains = [_gain(values, before[name]) for name, values in shown.items()]
+        gains = [
+            signed(fmean(after - start for after, start in zip(values, before[name], strict=True)))
+            if before[name]
+            else ""
+            for name, values in scores.items()
+        ]
         rows.append(_row("gain over before training", gains))
-    return Table("Scores of every seed", tuple(shown), tuple(rows))
+    return Table("Scores of every seed", tuple(scores), tuple(rows))
 
 
-def _before(columns: Mapping[str, Sequence[float]]) -> list[Row]:
+def _before_training(columns: Mapping[str, Sequence[float]]) -> list[Row]:
     """Return the encoder before training; its spread where heads that are drawn by chance give it one."""
     if not any(columns.values()):
         return []
@@ -236,135 +219,106 @@ def _before(columns: Mapping[str, Sequence[float]]) -> list[Row]:
     return rows
 
 
-def _row(label: str, cells: Sequence[str], *, ours: bool = False, below: bool = False) -> Row:
-    return Row(label, tuple(map(Text, cells)), ours, below)
+def _row(label: str, cells: Sequence[str], emphasis: str = "", *, below: bool = False) -> Row:
+    return Row(label, tuple(map(Cell, cells)), emphasis, below)
 
 
-def _gain(values: Sequence[float], before: Sequence[float]) -> str:
-    """Return the mean gain, seed by seed; nothing where the encoder was not scored before training."""
-    gains = [after - start for after, start in zip(values, before, strict=False)]
-    return signed(fmean(gains)) if before else ""
-
-
-def _remarks(subject: Subject) -> list[str]:
-    result = subject.result
-    metrics = {name: next(iter(values)) for name, values in result.scores.items() if values}
-    told = [f"{metric} of {', '.join(n for n, m in metrics.items() if m == metric)}" for metric in metrics.values()]
-    said = next(iter(metrics.values())) if len(set(metrics.values())) == 1 else "; ".join(dict.fromkeys(told))
-    lines = [f"main metric of each evaluator: {said}"]
-    if subject.configuration.averages((), "spearman"):
+def _remarks(run: ReportedRun) -> list[str]:
+    """Return what the scores are, and what a reader must know before comparing them."""
+    result = run.result
+    metrics: dict[str, list[str]] = {}
+    for evaluator, metric in main_metrics(result.scores).items():
+        metrics.setdefault(metric.rpartition(".")[2], []).append(evaluator)
+    names = "; ".join(f"{metric} of {', '.join(of)}" if len(metrics) > 1 else metric for metric, of in metrics.items())
+    lines = [f"main metric of each evaluator: {names}"]
+    if run.configuration.values(AVERAGE):
         lines.append("avg: mean of the seven English test sets, each rounded to two decimals first, as in the papers")
-    if len(subject.sisters) > 1:
+    if len(run.seeds) > 1:
         lines.append("±: sample standard deviation over the seeds")
     if result.select is not None:
         lines.append(f"{result.select} chose the state that is scored: its own score is optimistic")
-    return [*lines, *doubts(subject)]
+    if search := run.details.run.tags.get(tags.TUNE):
+        lines.append(f"a trial of the search {search}: the best of many is no result by itself")
+    if any(one.test_selected for one in run.results):
+        lines.append("the state was chosen on a test split: such scores are optimistic")
+    return lines
 
 
-def beside_paper(subject: Subject) -> Section:
+def _paper_section(run: ReportedRun) -> Section:
     """Return the printed row that the recipe answers with our seeds below it, doubts about it told."""
-    runs = subject.configuration
-    asked = runs.latest.paper
-    if asked is None or (row := printed.find(asked.key, asked.table, asked.row)) is None:
-        return Section("Beside the paper", _no_paper(subject))
-    block, _ = tables.answered(asked.key, asked.table, [runs])
-    kept = tuple(line for line in block.rows if asked.row in (line.answers, line.name))
-    cited = Words(f"{row.paper.citation} {row.paper.url}")
-    return Section("Beside the paper", (*of_block(block.model_copy(update={"rows": kept})), cited))
+    runs = run.configuration
+    paper, recorded = runs.latest.paper, run.result.paper
+    row = find_printed_row(paper.key, paper.table, paper.row) if paper else None
+    parts: tuple[Part, ...] = ()
+    if paper is not None and row is not None:
+        table, _ = paper_table(paper.key, paper.table, [runs])
+        kept = tuple(line for line in table.rows if paper.row in (line.answers, line.name))
+        cited = Words(f"{row.paper.citation} {row.paper.url}")
+        parts = (*table_parts(table.model_copy(update={"rows": kept})), cited)
+    elif recorded is not None:
+        address = f"{recorded.key}, {recorded.table}, {recorded.row}"
+        parts = (Words(f"Not compared with {address}: another model, or no such row today."),)
+    return Section("Beside the paper", parts)
 
 
-def _no_paper(subject: Subject) -> tuple[Part, ...]:
-    if subject.result.paper is None:
-        return ()
-    paper = subject.result.paper
-    return (Words(f"Not compared with {paper.key}, {paper.table}, {paper.row}: another model, or no such row today."),)
-
-
-def among_others(subject: Subject) -> Section:
+def _reproductions_section(run: ReportedRun) -> Section:
     """Return where each seed falls in the distribution that others published, where one is known."""
-    lines = told(subject.results, notes=True)
-    return Section(
-        "Among runs by others", (Words(f"{lines[0]}."), Remarks(tuple(lines[1:]), small=False)) if lines else ()
-    )
+    lines = compare_with_reproductions(run.results, notes=True)
+    parts = (Words(f"{lines[0]}."), Remarks(tuple(lines[1:]), small=False)) if lines else ()
+    return Section("Among runs by others", parts)
 
 
-CURVE = "training_curve"
-"""Figure of a run that belongs to its training."""
-LOSS, PARTS = "train/loss", "loss/"
-"""Metrics that are recorded while training."""
-
-
-def training(subject: Subject, beside: Side | None) -> Section:
+def _training_section(run: ReportedRun, beside: Method | None, drawn: Sequence[Picture]) -> Section:
     """Return the curves, and what was measured of the method."""
-    own = [picture for picture in _drawn(subject) if picture.name == CURVE]
-    groups = [(subject.result.recipe, subject.results)]
-    groups += [(beside.name, list(beside.runs.values()))] if beside else []
-    parts: list[Part] = [*own, *_together(groups), *_losses(subject)]
-    names = dict.fromkeys(name for result in subject.results for name in result.measures)
+    groups = [(run.result.recipe, run.results), *([(beside.name, list(beside.runs.values()))] if beside else [])]
+    parts: list[Part] = [*drawn, *_curves_of_all_seeds(groups), *_losses(run)]
+    names = dict.fromkeys(name for result in run.results for name in result.measures)
     if names:
-        rows = [(name, mean([r.measures[name] for r in subject.results if name in r.measures])) for name in names]
-        parts.append(plain_table("What was measured", ("mean ± standard deviation over the seeds",), rows))
+        rows = [(name, mean([r.measures[name] for r in run.results if name in r.measures])) for name in names]
+        parts.append(word_table("What was measured", ("mean ± standard deviation over the seeds",), rows))
     return Section("Training", tuple(parts))
 
 
-def others(subject: Subject) -> Section:
-    """Return the other figures that the run drew."""
-    return Section("Figures", tuple(picture for picture in _drawn(subject) if picture.name != CURVE))
-
-
-def _drawn(subject: Subject) -> list[Picture]:
+def _drawn(run: ReportedRun) -> list[Picture]:
     """Return the figures that the run drew, from its folder on this machine or else from the store."""
-    run_id = subject.run.run_id
-    here = [f"figures/{path.name}" for path in sorted((runs() / run_id / "figures").glob("*.svg"))]
-    kept = here or [name for name in subject.details.artifacts if name.startswith("figures/") and name.endswith(".svg")]
-    texts = {Path(name).stem: reader.text_of(run_id, name) for name in kept}
-    alt = f"{subject.result.title}, seed {subject.result.seed}"
-    return [Picture(name, f"{_words(name)}: {alt}", text.encode()) for name, text in texts.items() if text]
+    here = [f"figures/{path.name}" for path in sorted((run_folders() / run.run_id / "figures").glob("*.svg"))]
+    kept = here or [name for name in run.details.artifacts if name.startswith("figures/") and name.endswith(".svg")]
+    texts = {Path(name).stem: reader.text_of(run.run_id, name) for name in kept}
+    whose = f"{run.result.title}, seed {run.result.seed}"
+    return [
+        Picture(name, f"{name.replace('_', ' ').capitalize()}: {whose}", text.encode())
+        for name, text in texts.items()
+        if text
+    ]
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ").capitalize()
-
-
-def _together(groups: Sequence[tuple[str, Sequence[Result]]]) -> list[Picture]:
+def _curves_of_all_seeds(groups: Sequence[tuple[str, Sequence[Result]]]) -> Sequence[Picture]:
     """Return the dev score by step over all seeds, a line a recipe; nothing where one seed is all there is."""
     from cse_cli.analysis.run_figures import unit  # matplotlib: only where something is drawn
-    from cse_cli.analysis.study_figures import Labels, curves
-    from cse_cli.analysis.study_points import Curve
+    from cse_cli.analysis.study_figures import curve_of, draw_curves
     from cse_cli.core.plotting import Heading
 
     select = groups[0][1][0].select
-    of_all = [(name, [r for r in results if r.curve and r.select == select]) for name, results in groups]
-    found = []
-    for name, results in of_all:
-        steps = tuple(step for step in (results[0].curve if results else ()) if all(step in r.curve for r in results))
-        if steps:
-            scores = tuple(tuple(result.curve[step] for step in steps) for result in results)
-            found.append(Curve(name, steps, scores, (), ()))
-    if select is None or sum(len(curve.scores) for curve in found) < 2:
-        return []
-    labels = Labels("step", unit(select.rpartition(".")[2]), "")
-    seeds = " and ".join(str(len(curve.scores)) for curve in found)
-    heading = Heading(f"Training curves: {select}", ", ".join(c.label for c in found), f"{seeds} seeds, mean ± std")
-    return _picture("training_curves_of_all_seeds", heading.title, lambda: curves(found, labels, heading))
+    of_groups = [(name, [run for run in results if run.curve and run.select == select]) for name, results in groups]
+    curves = [curve for name, results in of_groups if (curve := curve_of(name, results)) is not None]
+    if select is None or sum(len(curve.scores) for curve in curves) < 2:
+        return ()
+    seeds = " and ".join(str(len(curve.scores)) for curve in curves)
+    names = ", ".join(curve.label for curve in curves)
+    heading = Heading(f"Training curves: {select}", names, f"{seeds} seeds, mean ± std")
+    metric = unit(select.rpartition(".")[2])
+    draw = lambda: draw_curves([replace(curve, before=()) for curve in curves], "step", metric, heading)  # noqa: E731
+    return pictures("training_curves_of_all_seeds", heading.title, draw)
 
 
-def _losses(subject: Subject) -> list[Picture]:
+def _losses(run: ReportedRun) -> Sequence[Picture]:
     """Return what this run minimised."""
-    from cse_cli.analysis.study_figures import losses
+    from cse_cli.analysis.figures import loss_curves
     from cse_cli.core.plotting import Heading
 
-    recorded = subject.details.curves
+    recorded = run.details.curves
     if LOSS not in recorded:
-        return []
+        return ()
     parts = {name.removeprefix(PARTS): points for name, points in recorded.items() if name.startswith(PARTS)}
-    heading = Heading("Loss", f"{subject.result.title}, seed {subject.result.seed}")
-    return _picture("loss", "Loss by step", lambda: losses(recorded[LOSS], parts, heading))
-
-
-def _picture(name: str, alt: str, draw: Callable[[], Any]) -> list[Picture]:
-    from cse_cli.core.plotting import save, styled
-
-    with TemporaryDirectory() as folder, styled():
-        files = save(draw(), Path(folder) / name)
-        return [Picture(name, alt, path.read_bytes()) for path in files if path.suffix == ".svg"]
+    heading = Heading("Loss", f"{run.result.title}, seed {run.result.seed}")
+    return pictures("loss", "Loss by step", lambda: loss_curves(recorded[LOSS], parts, heading))

@@ -1,9 +1,4 @@
-"""Finished runs of one experiment together, and how that experiment relates to its recipe's file today.
-
-What is compared: the finished runs that an argument of `cse compare` means.
-
-What a report of a run is about: the run, all that it recorded, and its sister runs.
-"""
+"""Finished runs: those of one experiment by seed, how their recipes differ, and what the command line names by them."""
 
 from __future__ import annotations
 
@@ -17,38 +12,53 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict
+
 from cse_cli.core.paths import runs as run_folders
-from cse_cli.core.results import Result, average
+from cse_cli.core.results import STS_TASKS, Result, average
 from cse_cli.recipe.files import all_recipes, all_studies, name_of, recipe_name
 from cse_cli.recipe.load import load
-from cse_cli.recipe.schema import Recipe
-from cse_cli.tracking import location as names
+from cse_cli.recipe.schema import Recipe, data_identity
+from cse_cli.tracking import location as tags
 from cse_cli.tracking import reader
 from cse_cli.tracking.reader import RecordedRun, RunDetails
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.papers import AVERAGE
 
-Standing = Literal["current", "chosen", "changed", "other_model", "missing"]
-"""The recipe as its file stands; settings that a study asks for; neither; another model; no such file."""
-Judge = Callable[[Result], Standing]
+RecipeStatus = Literal["current", "chosen", "changed", "other_model", "missing"]
+"""Relation of a run to its recipe: the file as it stands; settings that a study asks for; neither; another model than
+the recipe's; no such file."""
+StatusOf = Callable[[Result], RecipeStatus]
 SETTINGS_SHOWN = 3
+
+
+def last_finished(runs: Iterable[Result]) -> Result:
+    """Return the run that finished last."""
+    return max(runs, key=lambda run: run.finished)
+
+
+def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
+    """Return seed → the run with it that finished last, in the order of the seeds."""
+    latest = {run.seed: run for run in sorted(runs, key=lambda run: run.finished)}
+    return dict(sorted(latest.items()))
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """The runs of one experiment, one a seed: the one that finished last.
+    """The runs of one experiment, one a seed.
 
     Args:
         results: By seed.
-        standing: Of the newest.
+        status: Of the newest.
     """
 
     results: tuple[Result, ...]
-    standing: Standing
+    status: RecipeStatus
 
     @property
     def latest(self) -> Result:
         """The run that finished last."""
-        return max(self.results, key=lambda result: result.finished)
+        return last_finished(self.results)
 
     @property
     def recipe(self) -> str:
@@ -68,20 +78,22 @@ class Configuration:
     @property
     def stale(self) -> bool:
         """Whether its numbers are of another experiment than the recipe's file describes today."""
-        return self.standing in ("changed", "other_model")
+        return self.status in ("changed", "other_model")
 
-    def values(self, evaluator: str, metric: str | None, *, untrained: bool = False) -> list[float]:
+    def values(self, evaluator: str, metric: str | None = None, *, untrained: bool = False) -> list[float]:
         """Return the score of every seed, or nothing where one seed lacks it.
 
         Args:
-            evaluator: As the recipe names it.
-            metric: None for the one the evaluator is known by.
+            evaluator: As the recipe names it, or `avg` for the average of the seven English sets.
+            metric: None for the evaluator's main metric.
             untrained: Of the encoder before training.
         """
+        if evaluator == AVERAGE:
+            return self.averages(STS_TASKS, metric or "spearman", untrained=untrained)
         found: list[float] = []
         for result in self.results:
             metrics = (result.untrained if untrained else result.scores).get(evaluator, {})
-            name = metric or next(iter(metrics), "")  # evaluators report the metric they are known by first
+            name = metric or next(iter(metrics), "")  # evaluators report their main metric first
             if name not in metrics:
                 return []
             found.append(metrics[name])
@@ -94,83 +106,112 @@ class Configuration:
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else []
 
-    def dev(self) -> list[float]:
-        """Return the score that chose the state, of every seed; nothing where nothing, or a test split, chose."""
-        select = self.latest.select
-        if select is None or self.test_selected:
-            return []
-        evaluator, _, metric = select.rpartition(".")
-        return self.values(evaluator, metric)
 
-
-def configurations(results: Iterable[Result], standing: Judge) -> list[Configuration]:
-    """Return the runs of each experiment together.
-
-    A run whose model is not its recipe's answers no printed row, whatever its recipe says.
-    """
-    found: dict[tuple[str, str], dict[int, Result]] = defaultdict(dict)
-    for result in sorted(results, key=lambda r: r.finished):
-        if result.paper is not None and standing(result) == "other_model":
-            result = result.model_copy(update={"paper": None})
-        paper_row = "" if result.paper is None else result.paper.model_dump_json()
-        found[result.recipe_hash, paper_row][result.seed] = result
-    grouped = [tuple(seeds[seed] for seed in sorted(seeds)) for seeds in found.values()]
-    return [Configuration(group, standing(max(group, key=lambda r: r.finished))) for group in grouped]
-
-
-def standing(result: Result) -> Standing:
+def recipe_status(result: Result) -> RecipeStatus:
     """Tell whether a recipe's file still means the experiment that a result comes from."""
     try:
-        recipe = _today(result.recipe)
+        recipe, digest = _recipe_today(result.recipe)
     except UnknownNameError:
         return "missing"
     except CseError:
         return "changed"
-    if _hash(result.recipe) == result.recipe_hash:
+    if digest == result.recipe_hash:
         return "current"
     models = {str(part.params.get("model", "")) for part in recipe.encoders.values()}
     return "changed" if result.model in models else "other_model"
 
 
 @cache
-def _today(name: str) -> Recipe:
-    from cse_cli.recipe.load import load  # needs every component, so torch: only where there are results
-
-    return load(name).recipe
-
-
-@cache
-def _hash(name: str) -> str:
-    return _today(name).hash()
+def _recipe_today(name: str) -> tuple[Recipe, str]:
+    recipe = load(name).recipe
+    return recipe, recipe.hash()
 
 
-def settings(result: Result) -> tuple[str, ...]:
-    """Return how what ran differs from the recipe's file today, as `key=value`; nothing where that is not known."""
-    file = run_folders() / (result.run_id or "unknown") / "run.json"
-    try:
-        today = _today(result.recipe).resolved()
-        ran = json.loads(file.read_text(encoding="utf-8"))["resolved"]
-    except (OSError, ValueError, KeyError, CseError):
-        return ()
-    before, after = _leaves(today), _leaves(ran)
-    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    said = [f"{key}={_text(after[key])}" if key in after else f"no {key}" for key in sorted(changed)]
-    kept = said[:SETTINGS_SHOWN]
-    return (*kept, f"and {len(said) - len(kept)} more") if len(said) > len(kept) else tuple(kept)
+def configurations(results: Iterable[Result], status_of: StatusOf = recipe_status) -> list[Configuration]:
+    """Return the runs of each experiment together.
+
+    A run whose model is not its recipe's answers no printed row, whatever its recipe says.
+    """
+    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in sorted(results, key=lambda run: run.finished):
+        if result.paper is not None and status_of(result) == "other_model":
+            result = result.model_copy(update={"paper": None})
+        paper_row = "" if result.paper is None else result.paper.model_dump_json()
+        found[result.recipe_hash, paper_row].append(result)
+    grouped = [tuple(by_seed(runs).values()) for runs in found.values()]
+    return [Configuration(runs, status_of(last_finished(runs))) for runs in grouped]
 
 
-def _leaves(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in tables.items():
-        if isinstance(value, Mapping):
-            found |= _leaves(value, f"{prefix}{key}.")
-        elif (prefix + key).partition(".")[0] not in _NO_SETTINGS and prefix + key != "train.seed":
-            found[prefix + key] = value
+def study_tags() -> dict[str, str]:
+    """Return run id → the cell of a study that it was made for."""
+    return {run.run_id: run.tags[tags.STUDY] for run in reader.list_names() if tags.STUDY in run.tags}
+
+
+_PROSE = frozenset({"title", "description", "paper", "tune", "schema"})
+"""Keys of a recipe that change no number."""
+_ABSENT = object()
+
+
+class Change(BaseModel):
+    """A key that is not the same in all recipes.
+
+    Args:
+        key: Dotted path; a table that is missing somewhere stands as a whole.
+        values: Of each recipe, in their order; None where the key is not set.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    values: tuple[Any, ...]
+
+
+def recipe_changes(recipes: Sequence[Mapping[str, Any]]) -> list[Change]:
+    """Return the keys in which resolved recipes differ, in their order, seed and prose left out."""
+    return _table_changes([_identity(recipe) for recipe in recipes], "")
+
+
+def _identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what makes a recipe the experiment it is, as `Recipe.hash()` has it."""
+    kept = {key: value for key, value in recipe.items() if key not in _PROSE}
+    kept["train"] = {key: value for key, value in kept.get("train", {}).items() if key != "seed"}
+    kept["data"] = data_identity(kept.get("data", {}))
+    return kept
+
+
+def _table_changes(tables: Sequence[Mapping[str, Any]], prefix: str) -> list[Change]:
+    found: list[Change] = []
+    for key in dict.fromkeys(key for table in tables for key in table):
+        values = [_as_table(table.get(key, _ABSENT)) for table in tables]
+        if all(isinstance(value, Mapping) for value in values):
+            found += _table_changes(values, f"{prefix}{key}.")
+        elif any(value != values[0] for value in values):
+            found.append(Change(key=f"{prefix}{key}", values=tuple(None if v is _ABSENT else v for v in values)))
     return found
 
 
-_NO_SETTINGS = ("title", "description", "paper", "tune")
-"""Keys that change no number."""
+def _as_table(value: Any) -> Any:
+    """Return a list of components as a table by their names, as `--set` calls them; anything else as it is."""
+    if isinstance(value, list) and value and all(isinstance(part, Mapping) and "name" in part for part in value):
+        names = [part["name"] for part in value]
+        if len(set(names)) == len(names):
+            return dict(zip(names, value, strict=True))
+    return value
+
+
+def changed_settings(result: Result) -> tuple[str, ...]:
+    """Return how what ran differs from the recipe's file today, as `key=value`; nothing where that is not known."""
+    file = run_folders() / (result.run_id or "unknown") / "run.json"
+    try:
+        today = _recipe_today(result.recipe)[0].resolved()
+        ran = json.loads(file.read_text(encoding="utf-8"))["resolved"]
+    except (OSError, ValueError, KeyError, CseError):
+        return ()
+    shown = sorted(
+        f"no {c.key}" if c.values[1] is None else f"{c.key}={_text(c.values[1])}" for c in recipe_changes([today, ran])
+    )
+    more = len(shown) - SETTINGS_SHOWN
+    return (*shown[:SETTINGS_SHOWN], *([f"and {more} more"] if more > 0 else []))
 
 
 def _text(value: Any) -> str:
@@ -178,8 +219,8 @@ def _text(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Side:
-    """One of those compared.
+class Method:
+    """One of the methods that are compared.
 
     Args:
         letter: What tables and sentences call it.
@@ -196,68 +237,64 @@ class Side:
     @property
     def latest(self) -> Result:
         """The run that finished last."""
-        return max(self.runs.values(), key=lambda result: result.finished)
+        return last_finished(self.runs.values())
 
 
-def find_sides(asked: Sequence[str], results: Sequence[Result]) -> list[Side]:
-    """Return what is compared, in the order asked for.
+def find_methods(names: Sequence[str], results: Sequence[Result]) -> list[Method]:
+    """Return what is compared, in the order of the command line.
 
     Args:
-        asked: Beginnings of run ids, names or paths of recipes, or `recipe@seed`.
+        names: Beginnings of run ids, names or paths of recipes, or `recipe@seed`.
         results: All finished runs.
 
     Raises:
         CseError: Fewer than two, the same run twice, or nothing finished of one of them.
         UnknownNameError: One is neither a recipe nor a run.
     """
-    if not 2 <= len(asked) <= len(ascii_uppercase):
-        given = "nothing" if not asked else "one" if len(asked) == 1 else str(len(asked))
+    if not 2 <= len(names) <= len(ascii_uppercase):
+        given = {0: "nothing", 1: "one"}.get(len(names), str(len(names)))
         raise CseError(
             f"cse compare takes two to {len(ascii_uppercase)} runs or recipes; {given} is given",
             "name what to compare with: `cse compare mini/simcse_en mini/ifcl_en`",
         )
-    sides = [_side(letter, one, results) for letter, one in zip(ascii_uppercase, asked, strict=False)]
-    for place, side in enumerate(sides):
-        for other in sides[:place]:
-            if same := sorted(_ids(side) & _ids(other)):
+    methods = [_find_method(letter, name, results) for letter, name in zip(ascii_uppercase, names, strict=False)]
+    owner: dict[str, Method] = {}
+    for method in methods:
+        for run in method.runs.values():
+            if run.run_id in owner:
                 raise CseError(
-                    f"{other.name} and {side.name} share run {same[0][:8]}: a run cannot be compared with itself",
+                    f"{owner[run.run_id].name} and {method.name} share run {run.run_id[:8]}: a run cannot be compared "
+                    "with itself",
                     "`cse runs ls` shows the others",
                 )
-    return sides
+        owner |= {run.run_id: method for run in method.runs.values() if run.run_id}
+    return methods
 
 
-def _ids(side: Side) -> set[str]:
-    return {result.run_id for result in side.runs.values() if result.run_id}
-
-
-def _side(letter: str, asked: str, results: Sequence[Result]) -> Side:
-    recipe, at, seed = asked.rpartition("@")
+def _find_method(letter: str, name: str, results: Sequence[Result]) -> Method:
+    recipe, at, seed = name.rpartition("@")
     if at and seed.isdigit():
-        side = _of_recipe(letter, recipe, results)
-        if int(seed) not in side.runs:
+        every = _method_of_recipe(letter, recipe, results)
+        if int(seed) not in every.runs:
             raise CseError(
-                f"no finished run of {side.name} with seed {seed}; seeds that finished: {_listed(side.runs)}",
+                f"no finished run of {every.name} with seed {seed}; seeds that finished: "
+                f"{', '.join(map(str, every.runs))}",
                 f"`cse run {recipe} --seed {seed}` makes it",
             )
-        return Side(letter, f"{side.name}@{int(seed)}", {int(seed): side.runs[int(seed)]}, side.notes)
-    if _is_recipe(asked, results):
-        return _of_recipe(letter, asked, results)
-    return _of_run(letter, asked, results)
+        return Method(letter, f"{every.name}@{int(seed)}", {int(seed): every.runs[int(seed)]}, every.notes)
+    if name.endswith(".toml") or name in all_recipes() or any(_recipe_name(run.recipe) == name for run in results):
+        return _method_of_recipe(letter, name, results)
+    return _method_of_run(letter, name, results)
 
 
-def _is_recipe(asked: str, results: Sequence[Result]) -> bool:
-    return asked.endswith(".toml") or asked in all_recipes() or any(_name(r.recipe) == asked for r in results)
+def _recipe_name(name: str) -> str:
+    return name_of(Path(name)) if name.endswith(".toml") else name
 
 
-def _name(asked: str) -> str:
-    return name_of(Path(asked)) if asked.endswith(".toml") else asked
-
-
-def _of_recipe(letter: str, asked: str, results: Sequence[Result]) -> Side:
+def _method_of_recipe(letter: str, asked: str, results: Sequence[Result]) -> Method:
     """Return the runs of the recipe as it is today, else of what it was when it last ran."""
-    name = _name(asked)
-    named = [result for result in results if _name(result.recipe) == name]
+    name = _recipe_name(asked)
+    named = [result for result in results if _recipe_name(result.recipe) == name]
     try:
         today = load(asked).recipe.hash()
     except CseError:
@@ -265,110 +302,38 @@ def _of_recipe(letter: str, asked: str, results: Sequence[Result]) -> Side:
             raise
         today = None
     runs = [result for result in results if result.recipe_hash == today]
-    notes: tuple[str, ...] = ()
-    if not runs:
-        if not named:
-            raise CseError(f"no finished run of recipe '{asked}'", f"`cse run {asked} --seeds 5` makes some")
-        last = max(named, key=lambda result: result.finished)
-        runs = [result for result in named if result.recipe_hash == last.recipe_hash]
-        why = "its recipe is found no more" if today is None else "no run of today's recipe has finished"
-        notes = (f"{why}: those of {last.finished:%Y-%m-%d} are taken, hash {last.recipe_hash[:8]}",)
-    return Side(letter, name, _by_seed(runs), notes)
+    if runs:
+        return Method(letter, name, by_seed(runs))
+    if not named:
+        raise CseError(f"no finished run of recipe '{asked}'", f"`cse run {asked} --seeds 5` makes some")
+    last = last_finished(named)
+    why = "its recipe is found no more" if today is None else "no run of today's recipe has finished"
+    note = f"{why}: those of {last.finished:%Y-%m-%d} are taken, hash {last.recipe_hash[:8]}"
+    return Method(letter, name, by_seed(run for run in named if run.recipe_hash == last.recipe_hash), (note,))
 
 
-def _by_seed(runs: Sequence[Result]) -> dict[int, Result]:
-    latest = {result.seed: result for result in sorted(runs, key=lambda result: result.finished)}
-    return dict(sorted(latest.items()))
-
-
-def _of_run(letter: str, asked: str, results: Sequence[Result]) -> Side:
+def _method_of_run(letter: str, asked: str, results: Sequence[Result]) -> Method:
     known = reader.list_names()
-    if not any(run.run_id.startswith(asked.lower()) or run.name == asked for run in known):
-        near = suggestion(asked, [*all_recipes(), *{_name(r.recipe) for r in results}, *(r.run_id[:8] for r in known)])
+    if not _names_run(asked, known):
+        recipes = {_recipe_name(result.recipe) for result in results}
+        near = suggestion(asked, [*all_recipes(), *recipes, *(run.run_id[:8] for run in known)])
         raise UnknownNameError(
             f"'{asked}' is neither a recipe nor a run.{near}",
             "`cse runs ls` and `cse list recipes` show what there is; the path of a recipe ends in .toml",
         )
     run_id = reader.find_run(asked)
-    found = [result for result in results if result.run_id == run_id]
-    if not found:
+    found = next((result for result in results if result.run_id == run_id), None)
+    if found is None:
         status = next(run.status for run in known if run.run_id == run_id)
         raise CseError(f"run {run_id[:8]} has no scores to compare: {status}", "`cse runs ls` shows finished ones")
-    return Side(letter, f"{run_id[:8]} ({_name(found[0].recipe)})", {found[0].seed: found[0]})
+    return Method(letter, f"{run_id[:8]} ({_recipe_name(found.recipe)})", {found.seed: found})
 
 
-def _listed(seeds: Mapping[int, Result]) -> str:
-    return ", ".join(map(str, seeds))
+def _names_run(text: str, known: Iterable[RecordedRun]) -> bool:
+    return any(run.run_id.startswith(text.lower()) or run.name == text for run in known)
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A finished run.
-
-    Args:
-        details: As the store has it.
-        result: What it says.
-        sisters: Every finished run of the same recipe, itself included: seed → the one that finished last.
-        resolved: Its resolved recipe; None where it cannot be read.
-        environment: What it noted of its surroundings; empty where that cannot be read.
-    """
-
-    details: RunDetails = field(repr=False)
-    result: Result
-    sisters: Mapping[int, Result] = field(repr=False)
-    resolved: Mapping[str, Any] | None = field(repr=False)
-    environment: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def run(self) -> RecordedRun:
-        """The run as `cse runs ls` knows it."""
-        return self.details.run
-
-    @property
-    def results(self) -> list[Result]:
-        """Of every sister, by seed."""
-        return list(self.sisters.values())
-
-    @property
-    def configuration(self) -> Configuration:
-        """The sisters as the leaderboard knows them."""
-        # A recipe may have got its paper's row only later: hashes are alike, so all are asked for the run's.
-        paper = self.result.paper
-        (found,) = configurations([one.model_copy(update={"paper": paper}) for one in self.results], standing)
-        return found
-
-
-def find_subject(run_id: str, results: Sequence[Result]) -> Subject:
-    """Return a run with all that it recorded.
-
-    Args:
-        run_id: As `find_run` returns it.
-        results: All finished runs.
-
-    Raises:
-        CseError: It has no scores.
-    """
-    details = reader.details(run_id)
-    result = details.run.result
-    if result is None:
-        why = details.run.unreadable if details.run.status == "FINISHED" else details.run.status
-        raise CseError(f"run {run_id[:8]} has no scores to report: {why}", "`cse runs ls` shows finished runs")
-    return Subject(
-        details=details,
-        result=result,
-        sisters=by_seed([*(r for r in results if r.recipe_hash == result.recipe_hash), result]),
-        resolved=_read(run_id, "resolved.toml", tomllib.loads),
-        environment=_read(run_id, "environment.json", json.loads) or {},
-    )
-
-
-def by_seed(runs: Sequence[Result]) -> dict[int, Result]:
-    """Return seed → run: the one that finished last, but the last of `runs` itself for its own seed."""
-    latest = {run.seed: run for run in sorted(runs, key=lambda run: run.finished)}
-    return dict(sorted({**latest, runs[-1].seed: runs[-1]}.items()))
-
-
-def find_run(asked: str, results: Sequence[Result]) -> str:
+def find_reported_run(asked: str, results: Sequence[Result]) -> str:
     """Return the id of the run whose id starts so, or that is called so.
 
     Args:
@@ -379,33 +344,90 @@ def find_run(asked: str, results: Sequence[Result]) -> str:
         CseError: There is none; a recipe's name is answered with its newest run.
     """
     known = reader.list_names()
-    if any(run.run_id.startswith(asked.lower()) or run.name == asked for run in known):
+    if _names_run(asked, known):
         return reader.find_run(asked)
     if asked in all_recipes():
-        newest = max((r for r in results if r.recipe == asked), key=lambda r: r.finished, default=None)
-        action = (
-            f"`cse run {asked}` makes one" if newest is None else f"`cse report {str(newest.run_id)[:8]}`: its newest"
+        of_recipe = [result for result in results if result.recipe == asked]
+        newest = f"`cse report {str(last_finished(of_recipe).run_id)[:8]}`: its newest" if of_recipe else ""
+        raise CseError(
+            f"'{asked}' is a recipe; a report is about one of its runs, beside all its seeds",
+            newest or f"`cse run {asked}` makes one",
         )
-        raise CseError(f"'{asked}' is a recipe; a report is about one of its runs, beside all its seeds", action)
     near = suggestion(asked, [*all_studies(), *(run.name for run in known), *(run.run_id[:8] for run in known)])
     raise UnknownNameError(
         f"'{asked}' is neither a run nor a study.{near}", "`cse runs ls` and `cse list studies` show what there is"
     )
 
 
-def _read(run_id: str, name: str, parse: Any) -> dict[str, Any] | None:
-    text = reader.text_of(run_id, name)
+@dataclass(frozen=True)
+class ReportedRun:
+    """A finished run with all that it recorded.
+
+    Args:
+        details: As the store has it.
+        result: What it says.
+        seeds: Every finished run of the same recipe, itself included: seed → the one that finished last.
+        resolved: Its resolved recipe; None where it cannot be read.
+        environment: What it noted of machine and packages; empty where that cannot be read.
+    """
+
+    details: RunDetails = field(repr=False)
+    result: Result
+    seeds: Mapping[int, Result] = field(repr=False)
+    resolved: Mapping[str, Any] | None = field(repr=False)
+    environment: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def run_id(self) -> str:
+        """Of the run."""
+        return self.details.run.run_id
+
+    @property
+    def results(self) -> list[Result]:
+        """Of every seed."""
+        return list(self.seeds.values())
+
+    @property
+    def configuration(self) -> Configuration:
+        """The seeds as the leaderboard shows them."""
+        # A recipe may have got its paper's row only later: hashes are alike, so all are asked for the run's.
+        paper = self.result.paper
+        (found,) = configurations([run.model_copy(update={"paper": paper}) for run in self.results])
+        return found
+
+
+def read_reported_run(run_id: str, results: Sequence[Result]) -> ReportedRun:
+    """Return a run with all that it recorded.
+
+    Args:
+        run_id: As `find_reported_run` returns it.
+        results: All finished runs.
+
+    Raises:
+        CseError: It has no scores.
+    """
+    details = reader.details(run_id)
+    result = details.run.result
+    if result is None:
+        why = details.run.unreadable if details.run.status == "FINISHED" else details.run.status
+        raise CseError(f"run {run_id[:8]} has no scores to report: {why}", "`cse runs ls` shows finished runs")
+    same = by_seed(run for run in results if run.recipe_hash == result.recipe_hash)
+    return ReportedRun(
+        details=details,
+        result=result,
+        seeds=dict(sorted({**same, result.seed: result}.items())),
+        resolved=read_resolved(run_id),
+        environment=_parse(reader.text_of(run_id, "environment.json"), json.loads) or {},
+    )
+
+
+def read_resolved(run_id: str | None) -> dict[str, Any] | None:
+    """Return the resolved recipe that a run recorded; None where it cannot be read."""
+    return _parse(reader.text_of(run_id or "", "resolved.toml"), tomllib.loads)
+
+
+def _parse(text: str | None, parse: Callable[[str], Any]) -> dict[str, Any] | None:
     try:
         return None if text is None else dict(parse(text))
     except ValueError:  # of another version, or cut off
         return None
-
-
-def doubts(subject: Subject) -> list[str]:
-    """Return what a reader must know of a run before its numbers."""
-    found = []
-    if names.TUNE in subject.run.tags:
-        found.append(f"a trial of the search {subject.run.tags[names.TUNE]}: the best of many is no result by itself")
-    if any(one.test_selected for one in subject.results):
-        found.append("the state was chosen on a test split: such scores are optimistic")
-    return found

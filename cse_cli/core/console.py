@@ -1,17 +1,18 @@
-"""What a run tells the person watching; the screen and the tests each listen in their own way.
-
-A run on the screen: a live line in a terminal, plain lines elsewhere; always on stderr.
-
-What a run's own process shows of it, where another one started it.
-"""
+"""What a run reports while it works, how that is shown on stderr, and what every view prints on stdout with."""
 
 from __future__ import annotations
 
+import io
+import json
+import math
+import shutil
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -58,7 +59,7 @@ class Pruned(Exception):  # noqa: N818 - an end on purpose, not an error
 
 
 class Observer(Protocol):
-    """Hears of progress; must not slow training down."""
+    """Receives the progress of a run; must not slow training down."""
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
         """Something slow happens before the first step: loading, tokenising."""
@@ -76,50 +77,50 @@ class Observer(Protocol):
         """Dev scores ("evaluator.metric" → value) of a step are known."""
 
     def collapsed(self, text: str) -> None:
-        """Sentence vectors have fallen together; told once."""
+        """All sentence vectors have become nearly equal; reported once."""
 
     def warned(self, text: str) -> None:
-        """Something needs a person's eye."""
+        """A warning for the person watching."""
 
     def stopped(self, run_id: str | None) -> None:
-        """The run was interrupted; `run_id` can be taken up again, None was too young for that."""
+        """The run was interrupted; None: before its first step, so that there is nothing to resume."""
 
 
 class Silent:
-    """An observer that says nothing."""
+    """An observer that shows nothing."""
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
     def downloading(self, what: str, done: int, total: int | None) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
     def started(self, run: Started) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
     def collapsed(self, text: str) -> None:
-        """Take it as a warning."""
+        """Take it for a warning."""
         self.warned(text)
 
     def warned(self, text: str) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
     def stopped(self, run_id: str | None) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
 
 PLAIN_EVERY = 10.0
 """Seconds between plain progress lines where there is no terminal."""
 
 
-class Screen:
-    """An observer for people. Use as a context manager around one or several runs."""
+class Screen(Silent):
+    """Shows runs on stderr: a live bar in a terminal, plain lines elsewhere. A context manager around the runs."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
@@ -128,9 +129,10 @@ class Screen:
         self._task = TaskID(0)
         self._total = 0
         self._preparing = ""
-        self._spoke = 0.0
+        self._last_line = 0.0
         self._dev = ""
-        self._from = (0, 0.0)
+        self._first = (0, 0.0)
+        """Step and time from which the time left is estimated."""
 
     def __enter__(self) -> Self:
         return self
@@ -141,17 +143,17 @@ class Screen:
         self._close()
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Say what is being waited for: a bar in a terminal where there are counts, else plain lines as they grow."""
+        """Show what is being waited for: a bar in a terminal where there are counts, else plain lines as they grow."""
         if self.live and total:
-            self._waiting(what, (MofNCompleteColumn(),), done, total)
+            self._show_bar(what, (MofNCompleteColumn(),), done, total)
         else:
             self._close()
-            self._plain(what, f" {done:,}/{total:,}" if total else "", done >= total)
+            self._print_line(what, f" {done:,}/{total:,}" if total else "", done >= total)
 
     def downloading(self, what: str, done: int, total: int | None) -> None:
-        """Say how many bytes are there: a bar in a terminal, else plain lines now and then."""
+        """Show how many bytes have arrived: a bar in a terminal, else plain lines now and then."""
         if self.live:
-            self._waiting(
+            self._show_bar(
                 what,
                 (DownloadColumn(table_column=Column(no_wrap=True)), TransferSpeedColumn(Column(no_wrap=True))),
                 done,
@@ -159,9 +161,9 @@ class Screen:
             )
         else:
             size = f"/{decimal(total)}" if total else ""
-            self._plain(f"downloading {what}", f" {decimal(done)}{size}", done == total)
+            self._print_line(f"downloading {what}", f" {decimal(done)}{size}", done == total)
 
-    def _waiting(self, what: str, columns: Sequence[ProgressColumn], done: int, total: int | None) -> None:
+    def _show_bar(self, what: str, columns: Sequence[ProgressColumn], done: int, total: int | None) -> None:
         if what != self._preparing or self._bar is None:
             self._close()
             self._preparing = what
@@ -176,11 +178,11 @@ class Screen:
         if done == total:
             self._close()
 
-    def _plain(self, what: str, count: str, last: bool) -> None:
+    def _print_line(self, what: str, count: str, last: bool) -> None:
         now = time.monotonic()
-        if what == self._preparing and now - self._spoke < PLAIN_EVERY and not last:
+        if what == self._preparing and now - self._last_line < PLAIN_EVERY and not last:
             return
-        self._preparing, self._spoke = what, now
+        self._preparing, self._last_line = what, now
         self.console.print(f"[dim]{escape(what)}{count} …[/dim]", soft_wrap=True)
 
     def started(self, run: Started) -> None:
@@ -203,8 +205,8 @@ class Screen:
             )  # fmt: skip
             self._task = self._bar.add_task("train", total=run.steps, completed=run.done, loss="–", dev="", rate="")
             self._bar.start()
-        self._spoke = time.monotonic()
-        self._from = (run.done, self._spoke)
+        self._last_line = time.monotonic()
+        self._first = (run.done, self._last_line)
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
         """Move the bar, or print a plain line now and then."""
@@ -212,9 +214,9 @@ class Screen:
             self._bar.update(self._task, completed=step, loss=f"{loss:.4f}", dev=self._dev, rate=f"{rate:,.0f} sent/s")
             return
         now = time.monotonic()
-        if now - self._spoke >= PLAIN_EVERY:
-            self._spoke = now
-            done, since = self._from
+        if now - self._last_line >= PLAIN_EVERY:
+            self._last_line = now
+            done, since = self._first
             left = (now - since) / max(1, step - done) * (self._total - step)
             self.console.print(
                 f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left:,.0f} s left",
@@ -224,15 +226,11 @@ class Screen:
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Print dev scores; the best so far is marked."""
         if step == 0:  # scoring the untrained state is no training time: the estimate starts here
-            self._from = (0, time.monotonic())
+            self._first = (0, time.monotonic())
         shown = "  ".join(f"{escape(name)} {value:.2f}" for name, value in scores.items())
         self._dev = f"dev {next(iter(scores.values())):.2f}  "
         label = "untrained" if step == 0 else f"step {step}"
         self.console.print(f"  {label:>12}  {shown}{'  [green]best[/green]' if best else ''}", soft_wrap=True)
-
-    def collapsed(self, text: str) -> None:
-        """Print it as a warning."""
-        self.warned(text)
 
     def warned(self, text: str) -> None:
         """Print a warning."""
@@ -250,7 +248,7 @@ class Screen:
         self.console.print(f"[red]error:[/red] {escape(what)}: {escape(str(error))}", soft_wrap=True)
 
     def heard(self, worker: str, line: str) -> None:
-        """Print a line of another process's."""
+        """Print a line that another process wrote."""
         self.console.print(f"[dim]{escape(f'[{worker}]')}[/dim] {escape(line)}", soft_wrap=True)
 
     def _close(self) -> None:
@@ -260,10 +258,10 @@ class Screen:
 
 
 class BegunScreen(Screen):
-    """The screen of a single run, which also passes on which run it is.
+    """The screen of a single run, which also passes the run's id on.
 
     Args:
-        begun: Is given the run's id.
+        begun: Receives the id.
     """
 
     def __init__(self, begun: Callable[[str], None]) -> None:
@@ -271,13 +269,44 @@ class BegunScreen(Screen):
         self._begun = begun
 
     def started(self, run: Started) -> None:
-        """Pass it on, and show it."""
+        """Pass the id on, and print what runs."""
         self._begun(run.run_id)
         super().started(run)
 
 
 class RunLines(BegunScreen):
-    """Lines of one run among several at once, each of which is shown with the run's name before it."""
+    """Plain lines of one run among several at once."""
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Say nothing."""
+        """Print nothing."""
+
+
+UNBOUND = 10_000
+"""Columns of what is no terminal: nothing is folded or cut there."""
+
+
+@contextmanager
+def stdout_console() -> Iterator[Console]:
+    """Yield a console for stdout: as wide as the terminal, or plain and unwrapped where stdout is none.
+
+    The text is written, without trailing blanks, when the block ends; an error inside it prints nothing.
+    """
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else UNBOUND
+    text = io.StringIO()
+    yield Console(file=text, force_terminal=terminal, width=width, highlight=False)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().split("\n")[:-1]))
+
+
+def write_json(document: Mapping[str, Any], schema_version: int = 1) -> None:
+    """Write one JSON document on stdout; NaN and infinities become null, which JSON has."""
+    plain = _finite({"schema_version": schema_version, **document})
+    sys.stdout.write(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, (list, tuple)) else value

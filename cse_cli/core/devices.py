@@ -1,9 +1,4 @@
-"""Where a run computes: device and precision.
-
-How many cores this process may compute on: fewer than the machine has, where a container or a scheduler says so.
-
-How processes of one machine share its cores.
-"""
+"""What a process computes on: device and precision, and how many cores it may use."""
 
 from __future__ import annotations
 
@@ -24,10 +19,10 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 @dataclass(frozen=True)
 class Compute:
-    """One process's place to compute.
+    """What one process computes on and in.
 
     Args:
-        device: Where tensors live.
+        device: Of its tensors.
         precision: What the forward pass computes in; losses stay in fp32.
     """
 
@@ -38,8 +33,8 @@ class Compute:
         """Return the context of a forward pass."""
         if self.precision == "fp32":
             return nullcontext()
-        kind = torch.bfloat16 if self.precision == "bf16" else torch.float16
-        return torch.autocast(self.device.type, dtype=kind)
+        dtype = torch.bfloat16 if self.precision == "bf16" else torch.float16
+        return torch.autocast(self.device.type, dtype=dtype)
 
     def describe(self) -> str:
         """Return the device's name as records keep it."""
@@ -49,7 +44,7 @@ class Compute:
 
 
 def choose(device: str = "auto", precision: str = "auto") -> Compute:
-    """Return the device asked for and a precision that works on it.
+    """Return the named device and a precision that works on it.
 
     Args:
         device: "auto" takes a CUDA device, else the CPU; or "cpu", "cuda", "cuda:1". The CUDA device is the first
@@ -59,11 +54,11 @@ def choose(device: str = "auto", precision: str = "auto") -> Compute:
     Raises:
         CseError: No such device, or a precision that cannot work there; the message says why.
     """
-    place = _place(device)
-    on_gpu = place.type == "cuda"
+    chosen = _device(device)
+    on_gpu = chosen.type == "cuda"
     has_bf16 = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "auto":
-        return Compute(place, "bf16" if has_bf16 else "fp32")
+        return Compute(chosen, "bf16" if has_bf16 else "fp32")
     if precision == "fp16" and not on_gpu:
         raise CseError(
             "train.precision: 'fp16' cannot train on a CPU: it has no scaled half-precision kernels",
@@ -71,27 +66,27 @@ def choose(device: str = "auto", precision: str = "auto") -> Compute:
         )
     if precision == "bf16" and on_gpu and not has_bf16:
         raise CseError(
-            f"train.precision: 'bf16' is not supported by {torch.cuda.get_device_name(place)}",
+            f"train.precision: 'bf16' is not supported by {torch.cuda.get_device_name(chosen)}",
             "use precision = 'auto' or 'fp16'",
         )
     if precision not in ("fp32", "bf16", "fp16"):
         raise CseError(f"unknown precision '{precision}'", "use auto, fp32, bf16 or fp16")
-    return Compute(place, precision)  # type: ignore[arg-type]
+    return Compute(chosen, precision)  # type: ignore[arg-type]
 
 
-def _place(device: str) -> torch.device:
+def _device(device: str) -> torch.device:
     if device == "auto":
         return _own_cuda() if torch.cuda.is_available() else torch.device("cpu")
     try:
-        place = torch.device(device)
+        chosen = torch.device(device)
     except RuntimeError as error:
         raise CseError(f"--device: unknown device '{device}'", "use auto, cpu, cuda or cuda:N") from error
-    if place.type not in ("cpu", "cuda"):
+    if chosen.type not in ("cpu", "cuda"):
         raise CseError(f"--device: '{device}' is not supported", "use auto, cpu, cuda or cuda:N")
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if place.type == "cuda" and (place.index or 0) >= found:
+    if chosen.type == "cuda" and (chosen.index or 0) >= found:
         raise CseError(f"--device: '{device}' is not on this machine ({found} CUDA devices found)", "use --device auto")
-    return _own_cuda() if device == "cuda" else place
+    return _own_cuda() if device == "cuda" else chosen
 
 
 def _own_cuda() -> torch.device:
@@ -100,27 +95,39 @@ def _own_cuda() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device() if world_size() > 1 else 0)
 
 
-def worker_devices(asked: str, workers: int | None) -> list[str]:
-    """Return the device of each worker: CUDA devices in turn where none is asked for."""
-    found = torch.cuda.device_count() if asked == "auto" and torch.cuda.is_available() else 0
+def worker_devices(device: str, workers: int | None) -> list[str]:
+    """Return the device of each worker: CUDA devices in turn for "auto"."""
+    found = torch.cuda.device_count() if device == "auto" and torch.cuda.is_available() else 0
     count = workers or max(1, found)
-    return [f"cuda:{number % found}" for number in range(count)] if found > 1 else [asked] * count
+    return [f"cuda:{number % found}" for number in range(count)] if found > 1 else [device] * count
 
 
-VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""A number of threads set by hand; it stays."""
+VARIABLE = "OMP_NUM_THREADS"
+VARIABLES = (VARIABLE, "MKL_NUM_THREADS")
+"""Numbers of threads set by hand; they stay as they are."""
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 
 
-def affinity() -> int:
-    """Return the cores that this process may be scheduled on; torch knows of these."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def environment(processes: int, device: str) -> dict[str, str]:
+    """Return the environment of one of several processes: with its share of the cores, if it computes on them.
+
+    A number of threads that was set by hand stays.
+    """
+    own = dict(os.environ)
+    if device == "cpu" or not torch.cuda.is_available():
+        own.setdefault(VARIABLE, str(max(1, allowed() // processes)))
+    return own
 
 
-def quota() -> float | None:
-    """Return how many cores' time the container gets, None where it is not limited; torch knows nothing of this."""
-    return min(_quotas(), default=None)
+def settle() -> int:
+    """Let torch use no more threads than `allowed`, unless their number was set by hand; return the number used.
+
+    Threads beyond a container's quota wait for each other at every operation: all stand still until the next period.
+    """
+    if chosen_by_hand() is None and allowed() < torch.get_num_threads():
+        torch.set_num_threads(allowed())
+    return torch.get_num_threads()
 
 
 def allowed() -> int:
@@ -129,16 +136,14 @@ def allowed() -> int:
     return affinity() if limit is None else max(1, min(affinity(), int(limit)))
 
 
-def settle() -> int:
-    """Let torch use no more threads than `allowed`, unless their number was set by hand; return the number used.
+def affinity() -> int:
+    """Return the cores that this process may be scheduled on; torch respects these."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-    Threads beyond a container's quota wait for each other at every operation: all stand still until the next period.
-    """
-    import torch
 
-    if chosen_by_hand() is None and allowed() < torch.get_num_threads():
-        torch.set_num_threads(allowed())
-    return torch.get_num_threads()
+def quota() -> float | None:
+    """Return how many cores' time the container gets, None where it is not limited; torch ignores this."""
+    return min(_quotas(), default=None)
 
 
 def chosen_by_hand() -> str | None:
@@ -169,17 +174,3 @@ def _read(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except OSError:
         return ""
-
-
-VARIABLE = "OMP_NUM_THREADS"
-
-
-def environment(processes: int, device: str) -> dict[str, str]:
-    """Return the environment of one of several processes: with its share of the cores, if it computes on them.
-
-    A number of threads that was set by hand stays.
-    """
-    own = dict(os.environ)
-    if device == "cpu" or not torch.cuda.is_available():
-        own.setdefault(VARIABLE, str(max(1, allowed() // processes)))
-    return own

@@ -1,11 +1,7 @@
-"""The process group: joined before a run, left after it.
+"""Processes that run one job together: joining them, passing objects between them, and the loss of one of them.
 
-What processes that run one job together tell each other: the first one decides and writes, the others follow.
-
-All of it goes over the hosts' network, beside the devices' own collectives, and waits for as long as the other process
-lives: the first one may be writing a model or fitting a classifier meanwhile.
-
-A process that the others wait for in vain: who it was and why, as far as those that are left can know.
+Objects go over the hosts' network (gloo), beside the devices' own collectives, and wait for as long as the other
+process lives: rank 0 may be writing a model or fitting a classifier meanwhile.
 """
 
 from __future__ import annotations
@@ -35,11 +31,15 @@ from registry.errors import CseError, RunFailedError
 
 START_SECONDS = 600.0
 """How long processes wait for each other at the start: machines of a cluster do not start at once."""
+PATIENCE = timedelta(days=30)
+"""Longest wait for another process."""
+
+T = TypeVar("T")
 
 
 @contextmanager
 def joined(here: Place, device: str) -> Iterator[None]:
-    """Be one of several processes that train together while the block lasts; a single one joins nothing.
+    """Join the processes that train together while the block lasts; a single one joins nothing.
 
     After a failure the group is not left in order, since that may wait for processes that are gone: end the process.
 
@@ -58,7 +58,7 @@ def joined(here: Place, device: str) -> Iterator[None]:
         torch.cuda.set_device(device_id)
     with explained():
         store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=START_SECONDS)))
-        enter(store, here)
+        _register(store, here)
         dist.init_process_group(
             "gloo" if device_id is None else "cpu:gloo,cuda:nccl",
             store=PrefixStore("cse/group", store),
@@ -67,7 +67,7 @@ def joined(here: Place, device: str) -> Iterator[None]:
             device_id=device_id,
         )
         yield
-        dist.barrier()  # nobody leaves while another still talks to it
+        dist.barrier()  # no process leaves while another still sends to it
     dist.destroy_process_group()
 
 
@@ -102,17 +102,12 @@ def is_first_refused(here: Place, device: str) -> bool:
     return True
 
 
-T = TypeVar("T")
-
-PATIENCE = timedelta(days=30)
-"""Longest wait for another process."""
-
 _hosts: list[tuple[Any, Any]] = []
 """The process group that the hosts' group was made for, and that group."""
 
 
 def from_first(make: Callable[[], T], meanwhile: Callable[[], None] | None = None) -> T:
-    """Return what `make` gives on the first process, which runs it by itself while the others wait for it.
+    """Return what `make` gives on rank 0, which runs it by itself while the others wait for the result.
 
     Args:
         make: Its result, or what it raises, reaches every process.
@@ -138,7 +133,7 @@ def from_first(make: Callable[[], T], meanwhile: Callable[[], None] | None = Non
 
 
 def after_first(make: Callable[[], T]) -> T:
-    """Return what `make` gives here, which the first process has done before the others begin.
+    """Return what `make` gives here; rank 0 runs it before the others begin.
 
     What it leaves on disk is there for them; what it raises there is raised everywhere.
     """
@@ -159,14 +154,14 @@ def from_all(value: T) -> list[T]:
 
 
 def shared(value: Any = None) -> Any:
-    """Return the first process's value, `alone` or not: for those that answer it while it works by itself."""
+    """Return rank 0's value, also while rank 0 is `alone`: for processes that answer it meanwhile."""
     held = [value]
     dist.broadcast_object_list(held, src=0, group=_group(), device=torch.device("cpu"))
     return held[0]
 
 
 def rows_at_first(local: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """Return, on the first process, each one's (n, D) rows on the CPU, by rank; on the others nothing.
+    """Return, on rank 0, each process's (n, D) rows on the CPU, by rank; on the others nothing.
 
     Args:
         local: This process's own.
@@ -202,10 +197,10 @@ _BROKEN = ("Connection closed by peer", "Connection reset by peer", "Broken pipe
 
 
 class LostRankError(RunFailedError):
-    """Another process of the run is gone; the cause is there.
+    """Another process of the run has ended; its own message is the cause.
 
     Args:
-        shown: Whether that process has shown it on this machine.
+        shown: Whether that process has printed it on this machine.
     """
 
     def __init__(self, message: str, shown: bool = False) -> None:
@@ -215,7 +210,7 @@ class LostRankError(RunFailedError):
 
 @dataclass(frozen=True)
 class _Roster:
-    """Who takes part, kept where all can read it.
+    """The processes of a run, kept where all of them can read it.
 
     Args:
         store: The key-value store through which the processes found each other.
@@ -228,8 +223,8 @@ class _Roster:
 _rosters: list[_Roster] = []
 
 
-def enter(store: Store, here: Place) -> None:
-    """Tell the others who this process is; wait until all have told."""
+def _register(store: Store, here: Place) -> None:
+    """Write this process's host and id for the others; wait for rank 0's."""
     kept = PrefixStore("cse/roster", store)
     kept.set(str(here.rank), json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
     first = json.loads(kept.get("0"))
@@ -239,20 +234,20 @@ def enter(store: Store, here: Place) -> None:
 
 
 def tell(error: CseError) -> bool:
-    """Tell the others why this process ends; return whether it is the first to."""
+    """Leave the others a message why this process ends; return whether it is the first to."""
     if isinstance(error, LostRankError) or not _rosters:
         return not _rosters
     roster = _rosters[0]
     text = json.dumps({"rank": roster.here.rank, "host": socket.gethostname(), "message": error.message})
     try:
         return bool(roster.store.compare_set("failed", "", text).decode() == text)
-    except RuntimeError:  # whoever kept the store has left: somebody was first
+    except RuntimeError:  # the process that keeps the store has left: another one was first
         return False
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn a collective that lacks a process into a message that says which, and let nothing disturb its recording.
+    """Turn the error of a collective that lacks a process into one that names it; ignore signals from then on.
 
     Raises:
         LostRankError: Another process is gone.
@@ -266,7 +261,7 @@ def explained() -> Iterator[None]:
     except RuntimeError as error:
         if not _rosters or isinstance(error, torch.OutOfMemoryError) or not _is_broken(error):
             raise
-        leaving.ignore()  # whoever started the processes now ends them all, and this one has something to record
+        leaving.ignore()  # the launcher now ends all processes, and this one has something to record
         raise _why(_rosters[0], error) from error
 
 
@@ -280,7 +275,7 @@ def _why(roster: _Roster, error: RuntimeError) -> LostRankError:
         try:
             if (found := _told(roster) or _dead(roster)) is not None:
                 return found
-        except RuntimeError:  # whoever kept the store has left
+        except RuntimeError:  # the process that keeps the store has left
             break
         sleep(0.1)
     first = str(error).strip().partition("\n")[0]
@@ -288,20 +283,20 @@ def _why(roster: _Roster, error: RuntimeError) -> LostRankError:
 
 
 def _told(roster: _Roster) -> LostRankError | None:
-    """Return what a process said before it ended."""
+    """Return the message that a process left before it ended."""
     if not roster.store.check(["failed"]):
         return None
-    said = json.loads(roster.store.get("failed"))
-    named = f"rank {said['rank']} of {roster.here.world} on {said['host']}"
-    return LostRankError(f"{named}: {said['message']}", said["host"] == socket.gethostname())
+    failure = json.loads(roster.store.get("failed"))
+    named = f"rank {failure['rank']} of {roster.here.world} on {failure['host']}"
+    return LostRankError(f"{named}: {failure['message']}", failure["host"] == socket.gethostname())
 
 
 def _dead(roster: _Roster) -> LostRankError | None:
-    """Return which process of this machine is no more."""
+    """Return which processes of this machine have ended."""
     known = {rank: json.loads(roster.store.get(str(rank))) for rank in range(roster.here.world)}
     gone = [
         f"rank {rank} of {roster.here.world} (pid {one['pid']} on {one['host']})"
         for rank, one in known.items()
         if one["host"] == socket.gethostname() and not lives(one["pid"], None)
     ]
-    return LostRankError(f"{', '.join(gone)} ended without a word: killed, or crashed") if gone else None
+    return LostRankError(f"{', '.join(gone)} ended without a message: killed, or crashed") if gone else None

@@ -1,4 +1,4 @@
-"""What ran, and on what: enough to tell later why two runs differ."""
+"""The environment of a run: versions, hardware, settings, git commit; enough to tell later why two runs differ."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ _NAMED = ("torch", "transformers", "datasets", "mlflow", "numpy", "tokenizers", 
 _SETTINGS = re.compile(r"CSE_\w+|OMP_NUM_THREADS|CUDA_VISIBLE_DEVICES|HF_HUB_OFFLINE|HF_HOME|MLFLOW_\w+|CUBLAS_\w+")
 # Read by MLflow as a secret, or a URI that may carry one.
 _SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|_KEY")
+DEFAULTS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+"""Settings of MLflow in this process where the environment does not set them."""
 _GIT_SECONDS = 5
 
 
@@ -55,7 +63,7 @@ def cuda_devices() -> list[str]:
 
 def name_clash() -> str | None:
     """Return which other package called `registry` hides ours, or None; the name is a common one."""
-    ours = Path(__file__).resolve().parent.parent / "registry" / "__init__.py"
+    ours = Path(__file__).resolve().parents[2] / "registry" / "__init__.py"
     found = find_spec("registry")
     origin = Path(found.origin).resolve() if found and found.origin else None
     if origin == ours:
@@ -67,6 +75,11 @@ def settings() -> dict[str, str]:
     """Return the environment variables that change what a run does; passwords are left out."""
     found = {k: v for k, v in sorted(os.environ.items()) if _SETTINGS.fullmatch(k) and not _SECRET.search(k)}
     return {name: without_password(value) for name, value in found.items() if DEFAULTS.get(name) != value}
+
+
+def without_password(address: str) -> str:
+    """Return the address without its password: it goes into messages and reports."""
+    return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", address)
 
 
 def git_commit(path: Path) -> str | None:
@@ -86,14 +99,14 @@ def git_commit(path: Path) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Return what git says, or None where it fails."""
-    # Without optional locks, looking never writes an index beside someone's work.
+    """Return what git prints, or None where it fails."""
+    # Optional locks would write the index of the user's repository.
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 @lru_cache(maxsize=1)
@@ -101,18 +114,3 @@ def _packages() -> dict[str, str]:
     """Return name → version of everything installed, without importing any of it."""
     found = {d.metadata["Name"].lower(): d.version for d in distributions() if d.metadata["Name"]}
     return dict(sorted(found.items()))
-
-
-DEFAULTS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-}
-"""Settings of MLflow in this process where the environment says nothing."""
-
-
-def without_password(address: str) -> str:
-    """Return the address without its password: it goes into messages and reports."""
-    return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", address)

@@ -1,7 +1,4 @@
-"""Numbers and lists in words.
-
-Tables → TOML text.
-"""
+"""Numbers, lists and settings as texts."""
 
 from __future__ import annotations
 
@@ -25,8 +22,8 @@ def seed_list(seeds: Sequence[int]) -> str:
     """Return "seed 3", "seeds 0–4" for neighbours, else all of them."""
     if len(seeds) == 1:
         return f"seed {seeds[0]}"
-    together = len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
-    return f"seeds {seeds[0]}–{seeds[-1]}" if together else f"seeds {', '.join(map(str, seeds))}"
+    consecutive = len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    return f"seeds {seeds[0]}–{seeds[-1]}" if consecutive else f"seeds {', '.join(map(str, seeds))}"
 
 
 def signed(value: float | None) -> str:
@@ -63,12 +60,12 @@ def setting(value: Any) -> str:
 
 
 def alike(values: Iterable[object]) -> str:
-    """Return what runs have in common, or all that they have."""
+    """Return the different values, each once; empty ones are left out."""
     return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
 
 
 def duration(seconds: float) -> str:
-    """Return a time as a reader measures it."""
+    """Return a time in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""The one state directory: everything cse writes lies below it."""
+"""The one state directory: cse writes everything below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How every figure looks: one column wide, readable in print and by the colour-blind, the same bytes every time."""
+"""The style of every figure: one column wide, readable in print and by the colour-blind, the same bytes every time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-# Okabe and Ito's palette, told apart by every common kind of colour vision; in grey, markers and hatches tell.
+# Okabe and Ito's palette, distinct for every common kind of colour vision; in grey, by markers and hatches.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#767676"
 
@@ -73,12 +73,12 @@ _STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Heading:
-    """What stands above a figure.
+    """The heading of a figure.
 
     Args:
         title: What is shown: metric, data set and split.
         subtitle: Whose it is: method and seed.
-        note: Numbers that belong to it. They stand here because no place inside is free in every figure.
+        note: Numbers that belong to it. Above it, because no place inside is free in every figure.
     """
 
     title: str
@@ -102,7 +102,7 @@ def blank(heading: Heading, width: float = COLUMN, height: float = 2.0) -> Figur
     """Return an empty figure under its heading; no display, no state outside it.
 
     Args:
-        heading: What stands above.
+        heading: Above it.
         width: Inches.
         height: Inches, without the heading.
     """

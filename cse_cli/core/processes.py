@@ -1,10 +1,8 @@
-"""This process's place among those that train together, as torchrun's environment tells it. Imports nothing heavy.
+"""One of several processes of a run: its rank, and how it ends, soon after a signal whatever it waits for.
 
-How one of several processes ends: together with its parent, and soon after a signal whatever it waits for.
-
-Python acts on a signal between two of its own instructions. A process that waits for the others in a collective gets to
-none, so a thread watches instead. On Ctrl-C or SIGTERM rank 0 stops as a single run does and records it; the others go
-on until it has, or else it would wait for them in vain.
+Python acts on a signal between two of its own instructions, and a process that waits in a collective gets to none, so a
+thread watches instead. On Ctrl-C or SIGTERM rank 0 stops and records it as a single run does; the others go on until it
+has, or else it would wait for them.
 
 Imports nothing heavy: signals must be blocked before a library starts threads, which would not be.
 """
@@ -45,21 +43,21 @@ class Place:
 
 
 def place() -> Place | None:
-    """Return where whoever started this process has put it; None where nobody has.
+    """Return the rank that torchrun's environment gives this process; None where it gives none.
 
     Raises:
-        CseError: The environment says something impossible.
+        CseError: The environment is inconsistent.
     """
-    told = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    if len(told) < len(VARIABLES):  # some schedulers set RANK alone
+    given = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    if len(given) < len(VARIABLES):  # some schedulers set RANK alone
         return None
     try:
-        found = Place(int(told["RANK"]), int(told["WORLD_SIZE"]), int(told["LOCAL_RANK"]))
+        found = Place(int(given["RANK"]), int(given["WORLD_SIZE"]), int(given["LOCAL_RANK"]))
     except ValueError:
         found = Place(-1)
     if not (0 <= found.rank < found.world and found.local >= 0):
-        said = ", ".join(f"{name}={value}" for name, value in told.items())
-        raise CseError(f"the environment says {said}", "start with torchrun, or unset these for a run of one process")
+        shown = ", ".join(f"{name}={value}" for name, value in given.items())
+        raise CseError(f"the environment says {shown}", "start with torchrun, or unset these for a run of one process")
     return found
 
 
@@ -81,7 +79,7 @@ def follow(pid: int) -> None:
 
 
 def listen(rank: int) -> None:
-    """Act on signals from now on as one of several processes does."""
+    """Handle signals from now on as one of several processes."""
     if rank == 0:
         _stop_like_a_single_run()
     else:
@@ -89,7 +87,7 @@ def listen(rank: int) -> None:
 
 
 def ignore() -> None:
-    """Let no signal break into the recording of an end."""
+    """Ignore signals from now on: the end of a run is being recorded."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
@@ -114,10 +112,10 @@ def among_others(work: Callable[[], int]) -> NoReturn:
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """End this process when the one that started it is gone, be it killed: nobody would know that it still works.
+    """End this process when the one that started it has ended, even if that one was killed.
 
     Args:
-        parent: Process id of whoever started it, where known: it may be gone already.
+        parent: Id of the process that started it, where known: it may have ended already.
     """
     started_by = parent or os.getppid()
 
@@ -131,7 +129,7 @@ def end_with_parent(parent: int | None = None) -> None:
 
 def _stop_like_a_single_run() -> None:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        ignore()  # whoever asked once may ask again: the run's end must still be written
+        ignore()  # of a second signal: the run's end must still be written
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)

@@ -1,6 +1,6 @@
-"""What a finished run says: typed, versioned, and all a leaderboard needs.
+"""The result of a finished run, typed and versioned, and the numbers behind its scores, pair by pair.
 
-The numbers behind a run's scores, pair by pair: kept, so that two runs can be compared on the same pairs later.
+The latter are kept so that two runs can be compared on the same pairs later.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Versions(BaseModel):
 
 
 class PaperRow(BaseModel):
-    """The printed row a result answers."""
+    """The printed row that a result is compared with."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,7 +48,7 @@ class PaperRow(BaseModel):
 
 
 class Speed(BaseModel):
-    """Where the time of a training went, and what that made of the device.
+    """Where the time of a training went, and how much of the device it used.
 
     Args:
         seconds: "data", "forward", "backward", "optimiser", "evaluation" or "other" → wall time; "other" is the loop
@@ -91,7 +91,7 @@ class Result(BaseModel):
         test_selected: Whether a test split chose the state: such numbers are optimistic.
         fingerprints: "dataset/split" → content digest.
         commits: Repository of the hub, "model owner/name" or "dataset owner/name" → the commit that was used.
-        measures: What is known of the method by itself, such as "queue/traceable_distance".
+        measures: Measures of the method itself, such as "queue/traceable_distance".
         last_state: Digest of all weights after the last step: equal exactly when every bit is.
         seconds: Wall time of training, evaluation during it included.
         sentences_per_second: Training throughput without evaluation.

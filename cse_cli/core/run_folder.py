@@ -1,4 +1,4 @@
-"""The folder of one run: what it was asked to do, so that it can be taken up again, and its checkpoints."""
+"""The folder of one run: its resolved recipe, from which it can be resumed, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from cse_cli.core.formatting import to_toml
 from cse_cli.core.paths import runs
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.paths import write_atomically
 
 FINISHED = "finished"
 """Name of the file that marks a run as finished."""
@@ -29,7 +30,7 @@ class RunFolder:
         recipe: Name the recipe was asked for by.
         source: File the recipe was read from.
         resolved: The resolved recipe, the run's own seed in it.
-        commits: Repository of the hub → the commit that the run uses, also when it is taken up.
+        commits: Repository of the hub → the commit that the run uses, also when it is resumed.
     """
 
     run_id: str
@@ -50,23 +51,24 @@ class RunFolder:
 
     def create(self) -> None:
         """Write the folder with its `run.json` and the recipe as it was resolved."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        content = {"schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "source": str(self.source)}
-        _write(self.path / "resolved.toml", to_toml(self.resolved))
-        document = {**content, "commits": self.commits, "resolved": self.resolved}
-        _write(self.path / "run.json", json.dumps(document, indent=1))
+        write_atomically(self.path / "resolved.toml", to_toml(self.resolved))
+        document = {
+            "schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "source": str(self.source),
+            "commits": self.commits, "resolved": self.resolved,
+        }  # fmt: skip
+        write_atomically(self.path / "run.json", json.dumps(document, indent=1))
 
     def close(self) -> None:
-        """Mark the run finished and delete its checkpoints: nothing is left to take up."""
+        """Mark the run finished and delete its checkpoints: nothing is left to resume."""
         (self.path / FINISHED).touch()
         for file in self.path.glob("*.pt"):
             file.unlink()
 
     def demand_unfinished(self) -> None:
-        """Refuse to resume a run that came to its end.
+        """Refuse to resume a finished run.
 
         Raises:
-            CseError: It did.
+            CseError: It is finished.
         """
         if is_finished(self.run_id):
             raise CseError(f"run {self.run_id[:8]} is finished", f"`cse runs show {self.run_id[:8]}` shows its scores")
@@ -90,12 +92,6 @@ class RunFolder:
     def _changes(self, resolved: Mapping[str, Any]) -> list[str]:
         before, after = ({k: v for k, v in r.items() if k not in FREE_ON_RESUME} for r in (self.resolved, resolved))
         return list(differences(before, after))
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -127,17 +123,17 @@ def find(run: str) -> RunFolder:
 
 def _read(file: Path) -> RunFolder:
     content = json.loads(file.read_text(encoding="utf-8"))
-    source, commits = Path(content["source"]), content.get("commits", {})  # written since runs record commits
-    return RunFolder(content["run_id"], content["recipe"], source, content["resolved"], commits)
+    commits = content.get("commits", {})  # older folders have none
+    return RunFolder(content["run_id"], content["recipe"], Path(content["source"]), content["resolved"], commits)
 
 
 def is_finished(run_id: str) -> bool:
-    """Tell whether a run of this machine came to its end."""
+    """Tell whether a run of this machine is finished."""
     return (runs() / run_id / FINISHED).exists()
 
 
 def unfinished(resolved: Mapping[str, Any]) -> list[RunFolder]:
-    """Return the runs of a resolved recipe that did not come to their end, the one that got on last first."""
+    """Return the unfinished runs of a resolved recipe, the one with the newest file first."""
     found: list[tuple[float, RunFolder]] = []
     for file in runs().glob("*/run.json"):
         with suppress(OSError, ValueError, KeyError):  # another process deletes it, or another version wrote it

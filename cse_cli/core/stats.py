@@ -1,13 +1,6 @@
-"""A score over seeds: mean, spread, and whether it differs from a reference by more than chance.
+"""Whether scores differ by more than chance: one score over seeds, two methods with the same seeds, two correlations.
 
-The same seeds in both: is the difference larger than the seeds' spread, and how many would show it?
-
-Spearman's ρ of many methods on the same resampled sentence pairs.
-
-Every resample draws pairs with replacement and ranks them anew, ties by their mean rank. Nothing is sorted again: how
-often each pair was drawn, taken in the one order of the distinct values, gives the ranks by sums.
-
-Are two correlations with the same variable different? Two cosines, one gold score, the same sentence pairs.
+Correlations on resampled sentence pairs are in `registry.statistics`.
 """
 
 from __future__ import annotations
@@ -19,12 +12,18 @@ from statistics import fmean, stdev
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from scipy import stats
 from scipy.special import ndtr, stdtr, stdtrit
 
-CONFIDENCE = 0.95
+LEVEL = 0.05
+"""Of every test; intervals have 95 %."""
+POWER = 0.8
+MOST_SEEDS = 10_000
+_ENUMERATED = 15
+"""Differences up to which all their signs are tried: 2¹⁵ of them."""
+SMALLEST = 4
+"""Pairs below which neither test of two correlations has a degree of freedom."""
 
 Mark = Literal["within", "above", "below", "single seed", "test-selected", "stale", "doubtful"]
 SYMBOLS: dict[Mark, str] = {
@@ -36,7 +35,7 @@ SYMBOLS: dict[Mark, str] = {
     "stale": "†",
     "doubtful": "?",
 }
-"""What stands beside a number. Only above and below say that there is a difference."""
+"""The mark beside a number. Only above and below mean that there is a difference."""
 LEGEND: dict[Mark, str] = {
     "within": "within the spread of the seeds: no difference shown (t test, 95 %)",
     "above": "above the spread: a difference that the seeds do not explain",
@@ -113,7 +112,7 @@ def _score(values: Sequence[float], reference: float | None, spread: float, diff
     n, mean = len(values), fmean(values)
     significant = False
     if n > 1 and reference is not None:
-        limit = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * stdev(differences) * spread
+        limit = float(stdtrit(n - 1, 1 - LEVEL / 2)) * stdev(differences) * spread
         significant = abs(mean - reference) > limit
     return Score(mean=mean, std=stdev(values) if n > 1 else None, n=n, reference=reference, significant=significant)
 
@@ -121,13 +120,6 @@ def _score(values: Sequence[float], reference: float | None, spread: float, diff
 def alone(values: Sequence[float]) -> Score:
     """Compare our seeds with nothing."""
     return _score(values, None, 1.0, values)
-
-
-LEVEL = 0.05
-POWER = 0.8
-MOST_SEEDS = 10_000
-_ENUMERATED = 15
-"""Differences up to which all their signs are tried: 2¹⁵ of them."""
 
 
 class Paired(BaseModel):
@@ -224,7 +216,7 @@ def signed_rank(differences: Sequence[float]) -> float:
 def power(effect: float, n: int) -> float:
     """Return how often n seeds make the two-sided paired t-test significant, for a true effect d_z; n at least 2."""
     limit = float(stats.t.ppf(1 - LEVEL / 2, n - 1))
-    # Beyond 30 SciPy's noncentral t gives no number; what is asked is decided long before.
+    # Beyond 30 SciPy's noncentral t is NaN; the power is 1 long before.
     shift = min(abs(effect) * math.sqrt(n), 30.0)
     return float(stats.nct.sf(limit, n - 1, shift) + stats.nct.cdf(-limit, n - 1, shift))
 
@@ -248,88 +240,6 @@ def holm(values: Sequence[float]) -> list[float]:
     found = np.empty(len(values))
     found[order] = adjusted
     return [float(value) for value in found]
-
-
-Floats = NDArray[np.float64]
-
-CELLS = 1 << 17
-"""Pairs times resamples held at a time: what stays in a processor's cache."""
-
-
-def resampled(gold: Floats, predicted: Sequence[Floats], resamples: int, seed: Sequence[int]) -> Floats:
-    """Return (methods, resamples) ρ; every method has the same draws.
-
-    Args:
-        gold: (n,)
-        predicted: Of each method (n,), in the order of `gold`.
-        resamples: Data sets of n pairs drawn.
-        seed: Of the draws: the same every time.
-    """
-    size = len(gold)
-    rng = np.random.default_rng(seed)
-    orders = [_Order(values) for values in (gold, *predicted)]
-    width = max(1, CELLS // max(size, 1))
-    found = np.empty((len(predicted), resamples))
-    for start in range(0, resamples, width):
-        counts = _counts(rng, size, min(width, resamples - start))
-        found[:, start : start + counts.shape[1]] = _correlations(orders, counts)
-    return found
-
-
-def correlations(gold: Floats, predicted: Sequence[Floats]) -> Floats:
-    """Return (methods,) ρ of the pairs as they are."""
-    once = np.ones((len(gold), 1))
-    return np.asarray(_correlations([_Order(values) for values in (gold, *predicted)], once)[:, 0])
-
-
-class _Order:
-    """The order of a series' values, and where each distinct one begins in it."""
-
-    def __init__(self, values: Floats) -> None:
-        self.order = np.argsort(values, kind="stable")
-        self.starts = np.flatnonzero(np.diff(values[self.order], prepend=-np.inf))
-        self.sizes = np.diff(np.append(self.starts, len(values)))
-        self.tied = len(self.starts) < len(values)
-
-    def ranks(self, counts: Floats) -> tuple[Floats, Floats]:
-        """Return (n, b) ranks less their mean, in this order, and (b,) the sum of their squares.
-
-        Args:
-            counts: (n, b), how often each pair occurs.
-        """
-        drawn = counts[self.order]
-        if self.tied:
-            drawn = np.add.reduceat(drawn, self.starts, axis=0)
-        upto = drawn.cumsum(axis=0)
-        ranks = upto - (drawn - 1) / 2 - (upto[-1] + 1) / 2
-        squares = np.einsum("ij,ij,ij->j", drawn, ranks, ranks)
-        return (np.repeat(ranks, self.sizes, axis=0) if self.tied else ranks), squares
-
-
-def _correlations(orders: Sequence[_Order], counts: Floats) -> Floats:
-    """Return (methods, b); the first order is that of the gold scores. 0 where one side is constant."""
-    gold, *methods = orders
-    ranks, squares = gold.ranks(counts)
-    weighted = np.empty_like(ranks)
-    weighted[gold.order] = ranks
-    weighted *= counts
-    found = np.zeros((len(methods), counts.shape[1]))
-    for row, method in zip(found, methods, strict=True):
-        own, within = method.ranks(counts)
-        between = np.einsum("ij,ij->j", weighted[method.order], own)
-        np.divide(between, np.sqrt(squares * within), out=row, where=squares * within > 0)
-    return found
-
-
-def _counts(rng: np.random.Generator, size: int, width: int) -> Floats:
-    """Return (size, width): how often each of `size` pairs is drawn in `size` draws."""
-    draws = rng.integers(size, size=(width, size)) + size * np.arange(width)[:, None]
-    counts = np.bincount(draws.ravel(), minlength=width * size).reshape(width, size)
-    return np.ascontiguousarray(counts.T, dtype=np.float64)
-
-
-SMALLEST = 4
-"""Pairs below which neither test has a degree of freedom."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Batches as a pure function of seed and step, so that a resumed run sees what an unbroken one does.
+"""Training batches: what they are made of, which rows a step has, and a thread that makes them ahead for a GPU.
 
-Batches made ready before they are asked for; which ones there are is a function of seed and step alone.
+Which rows a step has is a function of seed and step alone, so that a resumed run sees what an unbroken one does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +18,13 @@ import torch
 from torch import Tensor
 
 from cse_cli.data.sources import Text
-from cse_cli.data.tokens import Progress, TextColumn, TokenColumn
+from cse_cli.data.tokens import Column, Progress
 from registry.errors import CseError
 from registry.tokens import Pieces, Sample, Tokens, Vocabulary
 from registry.types import Augmenter, Batch
 
 T = TypeVar("T")
-Positions = npt.NDArray[np.int64]
-
-SMALL = 2**24
-"""Most rows whose order is `torch.randperm`, 8 bytes a row: the order of all runs so far; above, it needs no memory."""
+TextT = TypeVar("TextT")
 
 
 @dataclass(frozen=True)
@@ -54,13 +51,20 @@ class ViewPlan:
             for a in self.augmenters
         )
 
+    def pieces(self, sentences: Sequence[str], rng: Random, max_length: int) -> list[Pieces]:
+        """Return sentences as sub-words, changed by the augmenters."""
+        samples = [Sample(sentence) for sentence in sentences]
+        for augmenter in self.augmenters:
+            samples = augmenter.on_text(samples, rng)
+        pieces = self.vocabulary.pieces(samples, max_length)
+        for augmenter in self.augmenters:
+            pieces = augmenter.on_pieces(pieces, rng)
+        return pieces
+
 
 @dataclass
-class Batches:
-    """The training batches of one process.
-
-    Rows are drawn without replacement, in a new order each epoch; what does not fill a last batch is left out of that
-    epoch.
+class BatchSource(Generic[TextT]):
+    """The training batches of one process: `Batches` of a text on the disk, or a `Stream`.
 
     Args:
         text: Training text.
@@ -70,23 +74,81 @@ class Batches:
         seed: Seed of order and text augmentation.
         rank: Number of this process.
         world: Number of processes.
-        progress: Told how far tokenising is, where the cache has nothing yet.
 
     Raises:
-        CseError: The batch is larger than the data, or not a multiple of `world`.
+        CseError: The batch is not a multiple of `world`.
     """
 
-    text: Text
+    text: TextT
     plans: Mapping[str, ViewPlan]
     batch_size: int
     max_length: int
     seed: int
     rank: int = 0
     world: int = 1
+
+    def __post_init__(self) -> None:
+        if self.batch_size % self.world:
+            raise CseError(
+                f"batch_size {self.batch_size} cannot be shared evenly by {self.world} processes",
+                f"use a multiple of {self.world}",
+            )
+
+    @property
+    def share(self) -> int:
+        """Sentences of this process in a step."""
+        return self.batch_size // self.world
+
+    def batch(self, step: int) -> Batch:
+        """Return view → tokens of step `step`, counted from 0 over all epochs."""
+        raise NotImplementedError
+
+    def state(self) -> Any:
+        """Return what a checkpoint keeps beside the step: nothing, where seed and step say which batch it is."""
+
+    def load_state(self, step: int, states: Sequence[Any]) -> None:
+        """Go on after `step` steps.
+
+        Args:
+            step: Steps done.
+            states: What `state` returned in each process, by rank.
+        """
+
+    def _views(
+        self, tokens: Callable[[str, Vocabulary], Tokens], changed: Callable[[str, ViewPlan], Tokens]
+    ) -> dict[str, Tokens]:
+        """Return view → tokens.
+
+        Args:
+            tokens: A column as it is, and what tokenises it → its tokens in this batch.
+            changed: A view that changes text, by name and plan → its tokens.
+        """
+        views = {}
+        for name, plan in self.plans.items():
+            own = changed(name, plan) if plan.changes_text else tokens(plan.column, plan.vocabulary)
+            side = {column: tokens(column, vocabulary) for column, vocabulary in plan.side.items()}
+            views[name] = replace(own, side=side) if side else own
+        return views
+
+
+@dataclass
+class Batches(BatchSource[Text]):
+    """The batches of a text that lies tokenised on the disk.
+
+    Rows are drawn without replacement, in a new order each epoch; what does not fill a last batch is left out of that
+    epoch.
+
+    Args:
+        progress: Called while a column is tokenised that the cache does not have.
+
+    Raises:
+        CseError: The batch is larger than the data.
+    """
+
     progress: Progress | None = None
     _epoch: tuple[int, Order] | None = field(default=None, init=False)
-    _tokens: dict[tuple[str, str], TokenColumn] = field(default_factory=dict, init=False)
-    _sentences: dict[str, TextColumn] = field(default_factory=dict, init=False)
+    _tokens: dict[tuple[str, str], Column[list[int]]] = field(default_factory=dict, init=False)
+    _sentences: dict[str, Column[str]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.batch_size > self.text.rows:
@@ -94,24 +156,19 @@ class Batches:
                 f"batch_size {self.batch_size} is larger than the data: {self.text.rows} sentences",
                 "lower train.batch_size, or use more data",
             )
-        check_share(self.batch_size, self.world)
+        super().__post_init__()
         for plan in self.plans.values():
             if plan.changes_text:
                 self._sentences[plan.column] = self.text.sentences(plan.column)
             else:
-                self._prepare(plan.column, plan.vocabulary)
+                self._tokenise(plan.column, plan.vocabulary)
             for column, vocabulary in plan.side.items():
-                self._prepare(column, vocabulary)
+                self._tokenise(column, vocabulary)
 
     @property
     def steps_per_epoch(self) -> int:
         """Full batches in the data."""
         return self.text.rows // self.batch_size
-
-    def batch(self, step: int) -> dict[str, Tokens]:
-        """Return view → tokens of step `step`, counted from 0 over all epochs."""
-        indices = self.indices(step)
-        return {name: self._view(name, plan, step, indices) for name, plan in self.plans.items()}
 
     def indices(self, step: int) -> list[int]:
         """Return the rows of the data that all processes together see in a step."""
@@ -120,70 +177,46 @@ class Batches:
             self._epoch = epoch, epoch_order(self.text.rows, self.seed, epoch)
         return self._epoch[1](place * self.batch_size, (place + 1) * self.batch_size)
 
-    def state(self) -> None:
-        """Return nothing: seed and step say which batch it is."""
-
-    def load_state(self, step: int, states: Sequence[Any]) -> None:
-        """Do nothing."""
-
-    def _view(self, name: str, plan: ViewPlan, step: int, indices: list[int]) -> Tokens:
+    def batch(self, step: int) -> Batch:
+        """Return view → tokens of step `step`, counted from 0 over all epochs."""
+        indices = self.indices(step)
         own = self._own(indices)
-        if plan.changes_text:
-            tokens = self._augmented(name, plan, step, indices)
-        else:
-            tokens = self._cached(plan.column, plan.vocabulary, own)
-        side = {column: self._cached(column, vocabulary, own) for column, vocabulary in plan.side.items()}
-        return replace(tokens, side=side) if side else tokens
 
-    def _augmented(self, name: str, plan: ViewPlan, step: int, indices: list[int]) -> Tokens:
-        """Return tokens of changed text: every process changes the whole batch, so their number does not matter."""
-        samples = [Sample(sentence) for sentence in self._sentences[plan.column].take(indices)]
-        pieces = pieces_of(plan, samples, Random(f"{self.seed}:{step}:{name}"), self.max_length)
-        return plan.vocabulary.assemble(self._own(pieces))
+        def tokens(column: str, vocabulary: Vocabulary) -> Tokens:
+            return vocabulary.pad(self._tokens[column, vocabulary.fingerprint].take(own))
+
+        def changed(name: str, plan: ViewPlan) -> Tokens:
+            # Every process changes the whole batch, so that what is drawn does not depend on their number.
+            rng = Random(f"{self.seed}:{step}:{name}")
+            pieces = plan.pieces(self._sentences[plan.column].take(indices), rng, self.max_length)
+            return plan.vocabulary.assemble(self._own(pieces))
+
+        return self._views(tokens, changed)
 
     def _own(self, rows: list[T]) -> list[T]:
         """Return this process's share of a batch."""
-        share = self.batch_size // self.world
-        return rows[self.rank * share : (self.rank + 1) * share]
+        return rows[self.rank * self.share : (self.rank + 1) * self.share]
 
-    def _prepare(self, column: str, vocabulary: Vocabulary) -> None:
+    def _tokenise(self, column: str, vocabulary: Vocabulary) -> None:
         key = (column, vocabulary.fingerprint)
         if key not in self._tokens:
             self._tokens[key] = self.text.tokens(column, vocabulary, self.max_length, self.progress)
 
-    def _cached(self, column: str, vocabulary: Vocabulary, rows: list[int]) -> Tokens:
-        return vocabulary.pad(self._tokens[column, vocabulary.fingerprint].take(rows))
 
+# --- the order of rows ------------------------------------------------------------------------------------------------
 
-def check_share(batch_size: int, world: int) -> None:
-    """Check that processes can share a batch evenly.
-
-    Raises:
-        CseError: They cannot.
-    """
-    if batch_size % world:
-        raise CseError(
-            f"batch_size {batch_size} cannot be shared evenly by {world} processes", f"use a multiple of {world}"
-        )
-
-
-def pieces_of(plan: ViewPlan, samples: list[Sample], rng: Random, max_length: int) -> list[Pieces]:
-    """Return sentences as sub-words, changed by the view's augmenters."""
-    for augmenter in plan.augmenters:
-        samples = augmenter.on_text(samples, rng)
-    pieces = plan.vocabulary.pieces(samples, max_length)
-    for augmenter in plan.augmenters:
-        pieces = augmenter.on_pieces(pieces, rng)
-    return pieces
-
+Positions = npt.NDArray[np.int64]
 
 Order = Callable[[int, int], list[int]]
 """First position and the one after the last → rows."""
 
+SMALL = 2**24
+"""Most rows whose order is `torch.randperm`, 8 bytes a row; above, `permuted` needs no memory."""
+
 
 def epoch_order(rows: int, seed: int, epoch: int) -> Order:
     """Return the order of an epoch's rows."""
-    key = derived(seed, epoch)
+    key = derive_seed(seed, epoch)
     if rows > SMALL:
         return lambda start, stop: permuted(np.arange(start, stop), rows, key).tolist()
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(key))
@@ -208,29 +241,31 @@ def permuted(positions: Positions, rows: int, key: int) -> Positions:
     bits = max(2, (rows - 1).bit_length())
     widths = np.uint64(bits // 2), np.uint64(bits - bits // 2)  # left and right, which change places every round
     masks = [(np.uint64(1) << width) - np.uint64(1) for width in widths]
-    keys = [np.uint64(derived(key, number)) for number in range(6)]
+    keys = [np.uint64(derive_seed(key, number)) for number in range(6)]
     found = np.asarray(positions).astype(np.uint64)
     outside = np.ones(found.shape, dtype=bool)
     while outside.any():
         left, right = found[outside] >> widths[1], found[outside] & masks[1]
         for number, round_key in enumerate(keys):
-            left, right = right, left ^ (_mixed(right + round_key) & masks[number % 2])
+            left, right = right, left ^ (_mix(right + round_key) & masks[number % 2])
         found[outside] = left << widths[1] | right
         outside = found >= rows
     return found.astype(np.int64)
 
 
-def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return numbers in which each bit depends on all bits given: the finaliser of SplitMix64."""
     numbers = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ numbers >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return numbers ^ numbers >> np.uint64(31)
 
 
-def derived(*parts: int) -> int:
+def derive_seed(*parts: int) -> int:
     """Return a seed made of several numbers, unlike any neighbour's."""
     return int.from_bytes(hashlib.sha256(":".join(map(str, parts)).encode()).digest()[:7])
 
+
+# --- made ahead -------------------------------------------------------------------------------------------------------
 
 AHEAD = 2
 """Batches made in advance: one being copied, one being made."""
@@ -264,16 +299,12 @@ class Ready:
     Args:
         batch: View → tokens, on the CPU; in pinned memory where they go to a GPU.
         sizes: View → what it holds.
-        place: Where the data goes on after it, for a checkpoint.
+        state: Of the `BatchSource` after it, for a checkpoint.
     """
 
     batch: Batch
     sizes: Mapping[str, Size]
-    place: Any = None
-
-
-def _nowhere() -> None:
-    """Nothing is kept of the data beside the step."""
+    state: Any = None
 
 
 class Feed:
@@ -289,7 +320,7 @@ class Feed:
         total: Steps of the whole training: none beyond is made.
         device: Where the batches go.
         ahead: Whether to make the next ones in a thread; None is where it pays.
-        place: Says where the data goes on; called after `make`, in the same thread.
+        state: Returns the state of what makes them; called after `make`, in the same thread.
     """
 
     def __init__(
@@ -298,10 +329,10 @@ class Feed:
         total: int,
         device: torch.device,
         ahead: bool | None = None,
-        place: Callable[[], Any] = _nowhere,
+        state: Callable[[], Any] = lambda: None,
     ) -> None:
         self._make = make
-        self._place = place
+        self._state = state
         self._total = total
         self._device = device
         threaded = device.type == "cuda" if ahead is None else ahead
@@ -313,36 +344,31 @@ class Feed:
         if self._thread is None:
             return self._ready(step)
         if step not in self._coming:  # the first one, or after a jump
-            self._forget()
-            self._ask(step)
-        asked = self._coming.pop(step)
-        for later in range(step + 1, min(step + AHEAD + 1, self._total)):
-            self._ask(later)
-        return asked.result()
+            self._cancel()
+        for wanted in range(step, max(step + 1, min(step + AHEAD + 1, self._total))):
+            if wanted not in self._coming:
+                self._coming[wanted] = self._thread.submit(self._ready, wanted)
+        return self._coming.pop(step).result()
 
     def close(self) -> None:
         """End the thread, once it has finished the batch in hand."""
-        self._forget()
+        self._cancel()
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _ask(self, step: int) -> None:
-        if self._thread is not None and step not in self._coming:
-            self._coming[step] = self._thread.submit(self._ready, step)
-
-    def _forget(self) -> None:
-        for asked in self._coming.values():
-            asked.cancel()
+    def _cancel(self) -> None:
+        for future in self._coming.values():
+            future.cancel()
         self._coming.clear()
 
     def _ready(self, step: int) -> Ready:
-        batch, place = self._make(step), self._place()
+        batch, state = self._make(step), self._state()
         sizes = {view: Size.of(tokens.mask) for view, tokens in batch.items()}
         if self._device.type == "cuda":
             if self._device.index is not None:
                 torch.cuda.set_device(self._device)  # a thread begins with the first one
             batch = {view: each_tensor(tokens, Tensor.pin_memory) for view, tokens in batch.items()}
-        return Ready(batch, sizes, place)
+        return Ready(batch, sizes, state)
 
 
 def each_tensor(tokens: Tokens, act: Callable[[Tensor], Tensor]) -> Tokens:

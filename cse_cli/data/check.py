@@ -1,8 +1,8 @@
-"""Recipes and studies checked by the dozen, and what they need looked for."""
+"""`cse check`: many recipes and studies validated at once, and what they need on this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,25 +53,21 @@ def requirements_of(paths: Sequence[Path]) -> list[Availability]:
     return [availability(one) for one in merged_requirements(recipes)]
 
 
-def check(path: Path) -> dict[str, Any]:
+def check_file(path: Path) -> dict[str, Any]:
     """Return what `cse check` says of one file; of a study, every cell's recipe is checked too."""
     kind = "study" if is_study(path) else "recipe"
+    known: dict[str, Any]
     about: dict[str, Any] = {"kind": kind, "name": name_of(path), "path": str(path)}
     try:
-        known = _study(path) if kind == "study" else _recipe(path)
+        if kind == "study":
+            study = load_study(str(path))
+            known = {"cells": len(cells(study)), "seeds": list(study.seed_list)}
+        else:
+            known = {"hash": load(str(path)).recipe.hash()}
     except RecipeError as error:
-        found = [{"where": p.where, "path": p.keys, "message": p.message, "text": str(p)} for p in error.problems]
-        return {**about, "valid": False, "problems": found}
+        problems = [{"where": p.where, "path": p.keys, "message": p.message, "text": str(p)} for p in error.problems]
+        return {**about, "valid": False, "problems": problems}
     except CseError as error:
         problem = {"where": str(path), "path": "", "message": str(error), "text": f"{path}: {error}"}
         return {**about, "valid": False, "problems": [problem]}
     return {**about, "valid": True, **known, "problems": []}
-
-
-def _recipe(path: Path) -> Mapping[str, Any]:
-    return {"hash": load(str(path)).recipe.hash()}
-
-
-def _study(path: Path) -> Mapping[str, Any]:
-    study = load_study(str(path))
-    return {"cells": len(cells(study)), "seeds": list(study.seed_list)}

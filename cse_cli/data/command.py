@@ -1,16 +1,22 @@
-"""`cse data`: what there is to train and evaluate on, how it gets here and to other machines, and parallel text.
-
-`cse check`: recipes and studies validated without building anything.
-"""
+"""`cse data`: data sets listed, checked, downloaded, packed, translated; `cse check`: recipes and what they need."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cse_cli.recipe.completion import complete_recipe_or_study
+
+if TYPE_CHECKING:  # imports torch, which `cse data list` and the help do without
+    from cse_cli.data.pack import Packed
+
+SCHEMA_VERSION = 2
+"""Of this command's JSON documents."""
 
 LIST_EPILOG = "Examples:  cse data list  ·  CSE_DATA=~/data cse data list  ·  cse data list --json"
 CHECK_EPILOG = "Examples:  cse data check  ·  cse data check stsb sickr  ·  cse data check wiki1m --json"
@@ -32,9 +38,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 def list_datasets(json_: AsJson = False) -> None:
     """List the catalogue: kind, language, rows of each split, and where they are found."""
     from cse_cli.data.inventory import datasets
-    from cse_cli.data.view import print_datasets, write_datasets
+    from cse_cli.data.view import print_datasets
 
-    (write_datasets if json_ else print_datasets)(datasets())
+    states = datasets()
+    if json_:
+        _write_json({"datasets": [asdict(state) for state in states]})
+    else:
+        print_datasets(states)
 
 
 def check(
@@ -42,11 +52,14 @@ def check(
     json_: AsJson = False,
 ) -> None:
     """Read data sets from end to end: row counts, columns, scores, digests. Exit 2 if one is wrong, 3 if missing."""
-    from cse_cli.data.inventory import check as read
-    from cse_cli.data.view import print_checked, write_checked
+    from cse_cli.data.inventory import check_datasets
+    from cse_cli.data.view import print_checked
 
-    checked = read(names or [])
-    (write_checked if json_ else print_checked)(checked)
+    checked = check_datasets(names or [])
+    if json_:
+        _write_json({"splits": [asdict(one) for one in checked]})
+    else:
+        print_checked(checked)
     codes = {one.exit_code for one in checked} - {0}
     if codes:
         raise typer.Exit(min(codes))
@@ -62,17 +75,20 @@ def download(
 ) -> None:
     """Download data sets and models from where the catalogue says, and check them; what is here already stays."""
     from cse_cli.core.console import Screen
-    from cse_cli.data.requirements import fetch, merged_requirements, named
-    from cse_cli.data.view import print_availability, write_availability
+    from cse_cli.data.requirements import fetch, merged_requirements, parse_requirements
+    from cse_cli.data.view import print_availability
     from cse_cli.recipe.load import load
     from registry.errors import CseError
 
     if not names and not for_:
         raise CseError("nothing to download", "name data sets or models, or give --for RECIPE")
-    wanted = [*named(names or []), *merged_requirements(load(name).recipe for name in for_ or [])]
+    wanted = [*parse_requirements(names or []), *merged_requirements(load(name).recipe for name in for_ or [])]
     with Screen() as screen:
         got = fetch(wanted, screen.downloading, force=force)
-    (write_availability if json_ else print_availability)(got)
+    if json_:
+        _write_json({"requirements": [asdict(one) for one in got]})
+    else:
+        print_availability(got)
 
 
 def pack(
@@ -81,35 +97,38 @@ def pack(
     json_: AsJson = False,
 ) -> None:
     """Write one archive of all that recipes need, for a machine without internet; `cse data unpack` reads it there."""
-    from pathlib import Path
-
     from cse_cli.core.console import Screen
-    from cse_cli.data.pack import archived
-    from cse_cli.data.pack import pack as write
+    from cse_cli.data.pack import archive_names, write_archive
     from cse_cli.data.requirements import fetch, merged_requirements
-    from cse_cli.data.view import print_packed, write_packed
     from cse_cli.recipe.load import load
 
     archive = Path(output or f"{Path(recipes[0]).stem}.tar").expanduser()
     with Screen() as screen:
         here = fetch(merged_requirements(load(name).recipe for name in recipes), screen.downloading)
-        packed = write(archived([path for one in here for path in one.paths]), recipes, archive, screen.downloading)
-    (write_packed if json_ else print_packed)(packed, f"cse data unpack {archive.name}")
+        files = archive_names([path for one in here for path in one.paths])
+        packed = write_archive(files, recipes, archive, screen.downloading)
+    _show_packed(packed, f"cse data unpack {archive.name}", as_json=json_)
 
 
 def unpack(
     archive: Annotated[str, typer.Argument(help="Archive that `cse data pack` wrote.")], json_: AsJson = False
 ) -> None:
     """Put the models and data of an archive where runs find them; each file is checked."""
-    from pathlib import Path
-
     from cse_cli.core.console import Screen
-    from cse_cli.data.pack import unpack as read
-    from cse_cli.data.view import print_packed, write_packed
+    from cse_cli.data.pack import unpack_archive
 
     with Screen() as screen:
-        packed = read(Path(archive).expanduser(), screen.downloading)
-    (write_packed if json_ else print_packed)(packed, f"cse run {packed.recipes[0]}" if packed.recipes else "")
+        packed = unpack_archive(Path(archive).expanduser(), screen.downloading)
+    _show_packed(packed, f"cse run {packed.recipes[0]}" if packed.recipes else "", as_json=json_)
+
+
+def _show_packed(packed: Packed, next_command: str, *, as_json: bool) -> None:
+    from cse_cli.data.view import print_packed
+
+    if as_json:
+        _write_json(asdict(packed))
+    else:
+        print_packed(packed, next_command)
 
 
 def translate(
@@ -141,21 +160,30 @@ def translate(
     """Translate a column and write a .tsv with columns `text` and `translation`; killed, it goes on."""
     from cse_cli.core.console import Screen
     from cse_cli.data.languages import Pair
-    from cse_cli.data.translate import Request, parse_shard
-    from cse_cli.data.translate import translate as make
+    from cse_cli.data.translate import Request, parse_shard, translate_text
     from cse_cli.data.translator import Settings
-    from cse_cli.data.view import print_interrupted, print_translation, write_translation
+    from cse_cli.data.view import print_translation
 
     settings = Settings(model, prefix, Pair(source_language, target_language), beams, max_length)
-    part = parse_shard(shard)
-    request = Request(source, settings, output, split, column, limit, part, batch_tokens, device, workers)
+    request = Request(source, settings, output, split, column, limit, parse_shard(shard), batch_tokens, device, workers)
     with Screen() as screen:
         try:
-            made = make(request, lambda done, rows: screen.preparing("translating", done, rows), screen.warned)
+            made = translate_text(
+                request, lambda done, rows: screen.preparing("translating", done, rows), screen.warned
+            )
         except KeyboardInterrupt:
-            print_interrupted()
+            sys.stderr.write("stopped; the same command goes on from here\n")
             raise typer.Exit(130) from None
-    (write_translation if json_ else print_translation)(made)
+    if json_:
+        _write_json(asdict(made))
+    else:
+        print_translation(made)
+
+
+def _write_json(document: Mapping[str, Any]) -> None:
+    from cse_cli.core.console import write_json
+
+    write_json(document, SCHEMA_VERSION)
 
 
 CHECK_RECIPES_EPILOG = (
@@ -177,15 +205,16 @@ def check_recipes(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Validate recipes, and studies cell by cell: names, types, ranges, references. Needs no model, data or network."""
-    from cse_cli.data.check import check as check_one
-    from cse_cli.data.check import recipe_files
+    from cse_cli.core.console import write_json
+    from cse_cli.data.check import check_file, recipe_files
     from cse_cli.recipe.completion import remember
-    from cse_cli.recipe.view import print_checks, write_json
+    from cse_cli.recipe.view import print_checks
 
-    checks = [check_one(path) for path in recipe_files(paths or [])]
+    files = recipe_files(paths or [])
+    checks = [check_file(path) for path in files]
     wrong = sum(not one["valid"] for one in checks)
     if data and not wrong:
-        raise typer.Exit(_look_for_data(recipe_files(paths or []), as_json=json_))
+        raise typer.Exit(_show_requirements(files, as_json=json_))
     if json_:
         kinds = {kind: [one for one in checks if one["kind"] == kind] for kind in ("recipe", "study")}
         write_json({"checked": len(checks), "invalid": wrong, "recipes": kinds["recipe"], "studies": kinds["study"]})
@@ -196,13 +225,16 @@ def check_recipes(
     remember()
 
 
-def _look_for_data(files: list[Path], *, as_json: bool) -> int:
+def _show_requirements(files: list[Path], *, as_json: bool) -> int:
     """List what recipes need on this machine; return the exit code."""
     from cse_cli.data.check import requirements_of
-    from cse_cli.data.view import print_requirements, write_availability
+    from cse_cli.data.view import print_requirements
 
     found = requirements_of(files)
-    (write_availability if as_json else print_requirements)(found)
+    if as_json:
+        _write_json({"requirements": [asdict(one) for one in found]})
+    else:
+        print_requirements(found)
     return 3 if any(one.state == "missing" for one in found) else 0
 
 

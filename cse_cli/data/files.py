@@ -17,20 +17,14 @@ from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 ROWS = 8192
 """Rows of a table: bounds memory while reading, and the record batches of what is written from them."""
 
-_BUILDERS = {
-    ".txt": "text",
-    ".tsv": "tsv",
-    ".csv": "csv",
-    ".jsonl": "json",
-    ".json": "json",
-    ".parquet": "parquet",
-}
+_FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+_KNOWN = ", ".join(_FORMATS) + " (plain or .gz)"
 
 
 def text_format(path: Path | str) -> str | None:
     """Return how a file of training text is read, by its name, `.gz` set aside: text, tsv, csv, json or parquet."""
     name = str(path)
-    return _BUILDERS.get(Path(name if name.endswith(".parquet.gz") else name.removesuffix(".gz")).suffix)
+    return _FORMATS.get(Path(name if name.endswith(".parquet.gz") else name.removesuffix(".gz")).suffix)
 
 
 def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
@@ -51,29 +45,37 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
             what = "no file that can be read in it" if path.is_dir() else "no such file"
             below = "" if data is None or path.is_absolute() else f", nor below CSE_DATA ({data})"
             raise MissingError(
-                f"{path.absolute()}: {what}{below}", f"`[data] file` is a path, a folder or a glob of {_known()} files"
+                f"{path.absolute()}: {what}{below}", f"`[data] file` is a path, a folder or a glob of {_KNOWN} files"
             )
         found |= dict.fromkeys(files)
     for path in found:
         if text_format(path) is None:
-            raise CseError(f"{path}: cannot tell how to read '{path.name}'", f"training text is a {_known()} file")
+            raise CseError(f"{path}: cannot tell how to read '{path.name}'", f"training text is a {_KNOWN} file")
     return tuple(found)
 
 
 def _matching(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(p for p in path.rglob("*") if p.is_file() and text_format(p) and not _hidden(p, path))
+        found = (p for p in path.rglob("*") if p.is_file() and text_format(p))
+        return sorted(p for p in found if not any(part.startswith((".", "_")) for part in p.relative_to(path).parts))
     if path.is_file():
         return [path]
     return sorted(p for p in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if p.is_file())
 
 
-def _hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+@dataclass(frozen=True)
+class _Place:
+    """Where the rows of a table stand."""
 
+    where: str
+    first: int | None
+    lines: bool
 
-def _known() -> str:
-    return ", ".join(_BUILDERS) + " (plain or .gz)"
+    def of(self, index: int) -> str:
+        """Return `path:line`, or what is known."""
+        if self.first is None:
+            return self.where
+        return f"{self.where}:{self.first + index}" if self.lines else f"{self.where}: row {self.first + index}"
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,7 @@ class TextFiles:
             UnknownNameError: They lack one.
         """
         demand_columns(str(self.paths[0]), self.columns, wanted)
-        kept = {name: self.columns[name] for name in wanted}
-        return replace(self, columns=kept)
+        return replace(self, columns={name: self.columns[name] for name in wanted})
 
     def tables(self) -> Iterator[Any]:
         """Yield the rows as tables of our columns, blank ones among them.
@@ -120,7 +121,7 @@ class TextFiles:
 
     def stream(self, paths: Sequence[Path | str]) -> Any:
         """Return a `datasets.IterableDataset` of raw tables over some of the files, a shard each, in this order."""
-        return guarded(paths[0], lambda: _open(paths, self.format, self._options()))
+        return read_guarded(paths[0], lambda: _open(paths, self.format, self._options()))
 
     def clean(self, raw: Any, where: str, first: int | None = None) -> Any:
         """Return our columns of a table as strings; blank lines become rows of empty cells.
@@ -137,7 +138,7 @@ class TextFiles:
 
         place = _Place(where, first, self.format in ("text", "tsv"))
         if self.format in ("text", "tsv"):
-            lines = _without_mark(raw.column(0)) if first in (1, None) else raw.column(0)
+            lines = _without_bom(raw.column(0)) if first in (1, None) else raw.column(0)
             cells = {"text": lines} if self.format == "text" else self._split(lines, place)
         else:
             cells = {name: raw.column(name) for name in self.columns.values() if name}
@@ -164,7 +165,7 @@ class TextFiles:
 
         if self.headed and place.first == 1:
             lines, place = lines.slice(1), replace(place, first=2)
-        elif self.headed and place.first is None:  # in a stream nobody knows where a file begins
+        elif self.headed and place.first is None:  # a stream does not say where a file begins
             lines = lines.filter(pc.not_equal(lines, "\t".join(self.header)))
         lists = pc.split_pattern(lines, "\t")
         blank = _blank(lines)
@@ -178,21 +179,6 @@ class TextFiles:
         if pc.any(blank).as_py():
             lists = pc.if_else(blank, pa.scalar([""] * len(self.header), lists.type), lists)
         return {name: pc.list_element(lists, index) for index, name in enumerate(self.header)}
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where the rows of a table stand."""
-
-    where: str
-    first: int | None
-    lines: bool
-
-    def of(self, index: int) -> str:
-        """Return `path:line`, or what is known."""
-        if self.first is None:
-            return self.where
-        return f"{self.where}:{self.first + index}" if self.lines else f"{self.where}: row {self.first + index}"
 
 
 def open_files(paths: Sequence[Path], column: str | None) -> TextFiles:
@@ -269,7 +255,7 @@ def _names(path: Path, kind: str) -> tuple[str, ...]:
     first = next(_read(path, kind, {}), None)
     if kind != "tsv":
         return ("text",) if first is None else tuple(first.column_names)
-    line = "" if first is None else _without_mark(first.column(0))[0].as_py()
+    line = "" if first is None else _without_bom(first.column(0))[0].as_py()
     names = tuple(line.split("\t"))
     if len(set(names)) < len(names) or "" in names:
         raise CseError(
@@ -284,8 +270,8 @@ def _read(path: Path | str, kind: str, options: Mapping[str, Any]) -> Iterator[A
     if kind == "csv" and not options:
         yield from _csv(Path(path))
         return
-    tables = guarded(path, lambda: iter(_open([path], kind, options).iter(ROWS))) or iter(())
-    while (table := guarded(path, lambda: next(tables, None))) is not None:
+    tables = read_guarded(path, lambda: iter(_open([path], kind, options).iter(ROWS))) or iter(())
+    while (table := read_guarded(path, lambda: next(tables, None))) is not None:
         yield table
 
 
@@ -294,7 +280,7 @@ def _open(paths: Sequence[Path | str], kind: str, options: Mapping[str, Any]) ->
     import datasets
 
     datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what fails is told once, by the exception
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # the exception says what fails
     builder = "text" if kind == "tsv" else kind
     settings = {"encoding": "utf-8-sig"} if builder == "text" else {}
     files = {"train": [str(path) for path in paths]}
@@ -309,8 +295,8 @@ def _csv(path: Path) -> Iterator[Any]:
     yield from as_tables(rows, header)
 
 
-def guarded(path: Path | str, act: Any) -> Any:
-    """Return what `act` does.
+def read_guarded(path: Path | str, act: Any) -> Any:
+    """Return what `act` reads.
 
     Raises:
         CseError: A file cannot be read; one message whatever the builder, its codec or the hub's client raised.
@@ -349,8 +335,8 @@ def _undecodable(path: Path) -> str:
     return ""
 
 
-def _without_mark(lines: Any) -> Any:
-    """Return lines without a byte order mark before the first, which the builder leaves in a `.gz`."""
+def _without_bom(lines: Any) -> Any:
+    """Return lines without the byte order mark before the first, which the builder leaves in a `.gz`."""
     import pyarrow as pa
 
     if not len(lines) or not (lines[0].as_py() or "").startswith("\ufeff"):

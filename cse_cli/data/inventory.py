@@ -1,4 +1,4 @@
-"""What the catalogue holds and what of it is on this machine."""
+"""`cse data list` and `cse data check`: what the catalogue holds, what of it is here, and whether that is whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from registry import catalogue
-from registry.catalogue import DatasetEntry, Source
+from registry.catalogue import DatasetEntry
 from registry.errors import CseError, MissingError
 
 
@@ -72,10 +72,17 @@ class Checked:
 def datasets() -> list[DatasetState]:
     """Return every entry, sorted by kind, language and name; the network is not touched."""
     entries = sorted(map(catalogue.entry, catalogue.names()), key=lambda e: (e.kind, e.language, e.name))
-    return [_state(about) for about in entries]
+    return [
+        DatasetState(
+            about.name, about.title, about.kind, about.language, about.licence, about.citation, about.note,
+            tuple(remote.where for remote in about.sources.values()),
+            tuple(_split(about, name) for name in about.splits),
+        )
+        for about in entries
+    ]  # fmt: skip
 
 
-def check(names: Sequence[str]) -> list[Checked]:
+def check_datasets(names: Sequence[str]) -> list[Checked]:
     """Read every split of the named data sets, fetching them if need be; without names, of all that are here.
 
     Raises:
@@ -83,14 +90,6 @@ def check(names: Sequence[str]) -> list[Checked]:
     """
     entries = [catalogue.entry(name) for name in names or catalogue.names()]
     return [_check(about, split, fetch=bool(names)) for about in entries for split in about.splits]
-
-
-def _state(about: DatasetEntry) -> DatasetState:
-    return DatasetState(
-        about.name, about.title, about.kind, about.language, about.licence, about.citation, about.note,
-        tuple(remote.where for remote in about.sources.values()),
-        tuple(_split(about, name) for name in about.splits),
-    )  # fmt: skip
 
 
 def _split(about: DatasetEntry, name: str) -> SplitState:
@@ -112,16 +111,12 @@ def _check(about: DatasetEntry, split: str, fetch: bool) -> Checked:
     try:
         source = found[1] if found else catalogue.locate(about.name, split)
         where = found[0] if found else "cache"
-        counted, digest = _read(about, split, source)
+        if about.columns_of(split) == catalogue.PAIR_COLUMNS:
+            counted = len(catalogue.read_pairs(about.name, split))
+        else:
+            counted = source.check(sum(1 for _ in source.rows()))
+        digest = source.digest
     except CseError as error:
         where = "missing" if isinstance(error, MissingError) else where
         return Checked(about.name, split, where, rows, problem=str(error), exit_code=error.exit_code)
     return Checked(about.name, split, where, rows, counted, source.columns, digest)
-
-
-def _read(about: DatasetEntry, split: str, source: Source) -> tuple[int, str]:
-    if about.columns_of(split) == catalogue.PAIR_COLUMNS:
-        rows = len(catalogue.read_pairs(about.name, split))
-    else:
-        rows = source.check(sum(1 for _ in source.rows()))
-    return rows, source.digest

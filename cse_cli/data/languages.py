@@ -1,4 +1,4 @@
-"""How a model is told its languages: T5 by a prefix, Marian by `>>fr<<`, M2M100 and NLLB by the first token made."""
+"""How languages are given to a model: T5 by a prefix, Marian by `>>fr<<`, M2M100 and NLLB by the first token made."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Instruction:
-    """What a model is told beside the sentence.
+    """What a model gets beside the sentence.
 
     Args:
         prefix: Text before every sentence.
@@ -75,7 +75,7 @@ class Instruction:
 
 
 def instruction(model: str, config: Any, tokenizer: Any, pair: Pair, prefix: str | None) -> Instruction:
-    """Return how a model is told to translate from one language into another.
+    """Return how a model is asked to translate from one language into another.
 
     Args:
         model: Its name, for messages.
@@ -127,7 +127,7 @@ def _marian(model: str, tokenizer: Any, pair: Pair) -> Instruction:
 
 
 def _check(model: str, tokenizer: Any, option: str, asked: str | None, fixed: str | None) -> None:
-    """Refuse another language than the one a model was made for, where its tokenizer's configuration tells it."""
+    """Refuse another language than the one a model was made for, where its tokenizer's configuration names it."""
     if asked and (known := language(fixed or "")) and language(asked) != known:
         raise CseError(
             f"{option}: model {model!r} translates {tokenizer.source_lang} to {tokenizer.target_lang}, not {asked}",
@@ -137,12 +137,12 @@ def _check(model: str, tokenizer: Any, option: str, asked: str | None, fixed: st
 
 def _t5(model: str, config: Any, tokenizer: Any, pair: Pair) -> Instruction:
     """T5: the prefix of its own configuration, else one made of the languages' names."""
-    told: dict[tuple[str, str], str] = {}
+    prefixes: dict[tuple[str, str], str] = {}
     for task, settings in (getattr(config, "task_specific_params", None) or {}).items():
         if (match := re.fullmatch(r"translation_(\w+)_to_(\w+)", task)) and "prefix" in (settings or {}):
-            told[match[1], match[2]] = settings["prefix"]
+            prefixes[match[1], match[2]] = settings["prefix"]
     source = _named(pair.source or pair.text or "en", "--from")
-    fitting = {target: prefix for (begin, target), prefix in told.items() if begin == source.code}
+    fitting = {target: prefix for (begin, target), prefix in prefixes.items() if begin == source.code}
     if pair.target is None:
         if len(fitting) == 1:
             return Instruction(next(iter(fitting.values())))
@@ -156,9 +156,9 @@ def _t5(model: str, config: Any, tokenizer: Any, pair: Pair) -> Instruction:
         return Instruction(fitting[target.code])
     if f"<2{target.code}>" in tokenizer.get_vocab():  # MADLAD-400
         return Instruction(f"<2{target.code}> ")
-    pairs = ", ".join(f"{begin} to {end}" for begin, end in sorted(told))
+    pairs = ", ".join(f"{begin} to {end}" for begin, end in sorted(prefixes))
     warning = f"model {model!r} names translation from {pairs} only, not {source.code} to {target.code}"
-    return Instruction(f"translate {source.name} to {target.name}: ", warning=warning if told else "")
+    return Instruction(f"translate {source.name} to {target.name}: ", warning=warning if prefixes else "")
 
 
 def _named(word: str, option: str) -> Language:

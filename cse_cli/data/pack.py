@@ -6,10 +6,9 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from cse_cli import __version__
 from registry import hub, models
@@ -18,10 +17,9 @@ from registry.errors import CseError
 from registry.paths import downloads, state_directory
 
 MANIFEST = "manifest.json"
-_BLOCK = 1 << 20
 
-Told = Callable[[str, int, int], None]
-"""Hears the file under way, bytes done, and bytes in all."""
+Progress = Callable[[str, int, int], None]
+"""Called with the file being copied, bytes done, and bytes in all."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def roots() -> dict[str, Path]:
     }
 
 
-def archived(paths: Sequence[Path]) -> dict[str, Path]:
+def archive_names(paths: Sequence[Path]) -> dict[str, Path]:
     """Return name in the archive → file, of files and of folders whole; what comes with the package is left out.
 
     A file that lies in none of the folders that an archive knows is filed by its name below `data/`.
@@ -64,7 +62,7 @@ def archived(paths: Sequence[Path]) -> dict[str, Path]:
     folders = {name: folder.absolute() for name, folder in roots().items()}
     files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     found: dict[str, Path] = {}
-    for file in [*files, *_what_names_commits(files, folders["hub"])]:
+    for file in [*files, *_commit_files(files, folders["hub"])]:
         place = file.absolute()
         if place.is_dir() or place.is_relative_to(models.PRETRAINED):
             continue
@@ -77,8 +75,8 @@ def archived(paths: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def _what_names_commits(files: Sequence[Path], cache: Path) -> list[Path]:
-    """Return the hub's files that say which commit a branch is at and what it holds, of all snapshots."""
+def _commit_files(files: Sequence[Path], cache: Path) -> list[Path]:
+    """Return the hub cache's files that say which commit a branch is at and what it holds, of all snapshots."""
     found: dict[Path, None] = {}
     for file in files:
         parts = file.absolute().relative_to(cache).parts if file.absolute().is_relative_to(cache) else ()
@@ -89,14 +87,14 @@ def _what_names_commits(files: Sequence[Path], cache: Path) -> list[Path]:
     return list(found)
 
 
-def pack(files: Mapping[str, Path], recipes: Sequence[str], archive: Path, told: Told) -> Packed:
+def write_archive(files: Mapping[str, Path], recipes: Sequence[str], archive: Path, progress: Progress) -> Packed:
     """Write files into an archive, whole or not at all; links become the files they lead to.
 
     Args:
         files: Name in the archive → file.
         recipes: The recipes they are for, as the manifest says.
         archive: File to write, a `.tar`.
-        told: Hears of progress.
+        progress: Called for each file.
 
     Raises:
         CseError: There is such a file already, or the disk refuses.
@@ -111,12 +109,15 @@ def pack(files: Mapping[str, Path], recipes: Sequence[str], archive: Path, told:
         manifest = {"schema_version": 1, "cse": __version__, "recipes": list(recipes), "sha256": digests}
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(draft, "w", dereference=True) as tar:
-            _add(tar, MANIFEST, json.dumps(manifest, indent=1).encode())
+            content = json.dumps(manifest, indent=1).encode()
+            about = tarfile.TarInfo(MANIFEST)
+            about.size = len(content)
+            tar.addfile(about, io.BytesIO(content))
             for name, path in files.items():
-                told(name, done, total)
+                progress(name, done, total)
                 tar.add(path.resolve(), arcname=name, recursive=False)
                 done += sizes[name]
-        told(archive.name, total, total)
+        progress(archive.name, total, total)
         draft.replace(archive)
     except OSError as error:
         raise CseError(
@@ -127,7 +128,7 @@ def pack(files: Mapping[str, Path], recipes: Sequence[str], archive: Path, told:
     return Packed(archive, tuple(files), total, tuple(recipes))
 
 
-def unpack(archive: Path, told: Told) -> Packed:
+def unpack_archive(archive: Path, progress: Progress) -> Packed:
     """Put the files of an archive where `cse` finds them; those already there with the same content are left alone.
 
     Every file is checked against the manifest's SHA-256 and written whole or not at all; nothing else is written.
@@ -145,8 +146,8 @@ def unpack(archive: Path, told: Told) -> Packed:
                 if member.name == MANIFEST:
                     continue
                 target = _target(archive, member, digests)
-                told(member.name, done, total)
-                skipped += not _write(archive, tar, member, target, digests[member.name])
+                progress(member.name, done, total)
+                skipped += not _extract(archive, tar, member, target, digests[member.name])
                 names.append(member.name)
                 done += member.size
     except FileNotFoundError as error:
@@ -157,7 +158,7 @@ def unpack(archive: Path, told: Told) -> Packed:
         raise CseError(f"{error.filename or archive}: {error.strerror or error}", "free some disk space") from error
     if missing := set(digests) - set(names):
         raise CseError(f"{archive}: {len(missing)} files are cut off, among them {min(missing)}", "copy it again")
-    told(archive.name, total, total)
+    progress(archive.name, total, total)
     return Packed(archive, tuple(names), done, recipes, skipped)
 
 
@@ -180,7 +181,7 @@ def _target(archive: Path, member: tarfile.TarInfo, digests: Mapping[str, str]) 
     return folders[parts[0]].joinpath(*parts[1:])
 
 
-def _write(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, digest: str) -> bool:
+def _extract(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, digest: str) -> bool:
     """Write one file; return False where it was there already.
 
     Raises:
@@ -198,7 +199,7 @@ def _write(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, target:
     total = hashlib.sha256()
     try:
         with draft.open("wb") as file:
-            for block in _blocks(content):
+            while block := content.read(1 << 20):
                 total.update(block)
                 file.write(block)
         if total.hexdigest() != digest:
@@ -209,17 +210,6 @@ def _write(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, target:
     return True
 
 
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    about = tarfile.TarInfo(name)
-    about.size = len(content)
-    tar.addfile(about, io.BytesIO(content))
-
-
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    while block := file.read(_BLOCK):
-        yield block

@@ -1,13 +1,12 @@
-"""What a recipe needs on this machine: its models, data sets and files; what is here, and what can be fetched.
+"""What a recipe needs on this machine: its models, data sets and files; what is here, and what can be downloaded.
 
-Told before the first download and the first token: one list of all that is missing, with sizes and commands.
+All that is missing is reported together, with sizes and commands, before the first download.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -31,8 +30,8 @@ HUB = "hf:"
 EVALUATED = ""
 """Name of a requirement that stands for the evaluators' own data sets."""
 
-Told = Callable[[str, int, int | None], None]
-"""Hears what is being downloaded, bytes done, and bytes in all where they are known."""
+DownloadProgress = Callable[[str, int, int | None], None]
+"""Called with what is being downloaded, bytes done, and bytes in all where they are known."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,11 @@ class Availability:
 
 def requirements(recipe: Recipe) -> list[Requirement]:
     """Return everything a recipe names, each once, in the order of the recipe."""
-    wanted = list(_of_parts(recipe))
+    wanted = [
+        one for place, registry, part in _parts(recipe) for one in of_part(place, registry[part.name], part.params)
+    ]
     if any(one.name == EVALUATED for one in wanted):  # an encoder is fitted to whole data sets of the evaluators
-        wanted = [_whole(one) for one in wanted if one.name != EVALUATED]
+        wanted = [_with_all_splits(one) for one in wanted if one.name != EVALUATED]
     return _distinct(chain(_of_training(recipe), wanted))
 
 
@@ -105,9 +106,9 @@ def _distinct(wanted: Iterable[Requirement]) -> list[Requirement]:
     return list(found.values())
 
 
-def _whole(one: Requirement) -> Requirement:
+def _with_all_splits(one: Requirement) -> Requirement:
     evaluated = one.kind == "dataset" and one.wanted_by[0].startswith("evaluators.")
-    return Requirement(one.kind, one.name, ALL, one.wanted_by) if evaluated else one
+    return replace(one, split=ALL) if evaluated else one
 
 
 def _of_training(recipe: Recipe) -> Iterator[Requirement]:
@@ -117,11 +118,6 @@ def _of_training(recipe: Recipe) -> Iterator[Requirement]:
         yield Requirement("dataset", name, recipe.data.split, ("data.dataset",))
     for file in recipe.data.files:
         yield Requirement("file", file, "", ("data.file",), recipe.data.make or "")
-
-
-def _of_parts(recipe: Recipe) -> Iterator[Requirement]:
-    for place, registry, part in _parts(recipe):
-        yield from of_part(place, registry[part.name], part.params)
 
 
 def of_part(place: str, entry: Entry[Any], parameters: Mapping[str, Any]) -> Iterator[Requirement]:
@@ -158,7 +154,7 @@ def _parts(recipe: Recipe) -> Iterator[tuple[str, Registry[Any], Part]]:
         yield f"evaluators.{key}", EVALUATORS, evaluator
 
 
-def named(names: Sequence[str]) -> list[Requirement]:
+def parse_requirements(names: Sequence[str]) -> list[Requirement]:
     """Return what words of a command line mean: data sets, NAME or NAME/SPLIT, `hf:` data sets, else models.
 
     Raises:
@@ -170,10 +166,8 @@ def named(names: Sequence[str]) -> list[Requirement]:
         if name.startswith("hf:"):
             found.append(Requirement("dataset", name, "train"))
         elif dataset in catalogue.names():
-            found += [
-                Requirement("dataset", dataset, part)
-                for part in ([split] if split else catalogue.entry(dataset).splits)
-            ]
+            splits = [split] if split else catalogue.entry(dataset).splits
+            found += [Requirement("dataset", dataset, each) for each in splits]
         else:
             found.append(Requirement("model", name))
     return found
@@ -198,7 +192,7 @@ def _model(wanted: Requirement, ask_hub: bool) -> Availability:
     if state.path is not None:
         return Availability(wanted, "here", _origin(state.path), (state.path,), 0, licence)
     if state.repository is None:
-        models.locate(wanted.name)  # says what is wrong with the path
+        models.locate(wanted.name)  # raises what is wrong with the path
     assert state.repository is not None
     return Availability(wanted, "fetchable", _hub_name(state.repository), (), state.bytes, licence)
 
@@ -215,38 +209,35 @@ def _dataset(wanted: Requirement, ask_hub: bool) -> Availability:
     lacking = [state for state in states if state.origin is None]
     for state in lacking:
         if not state.sources:
-            catalogue.locate(state.name, state.split)  # says what to do
+            catalogue.locate(state.name, state.split)  # raises what to do
     files = {(state.sources[0], state.files): state.bytes for state in lacking}
     size = sum(size or 0 for size in files.values()) if all(files.values()) else None
-    return Availability(
-        wanted, "fetchable", ", ".join(dict.fromkeys(state.sources[0] for state in lacking)), (), size, licence
-    )
+    origins = dict.fromkeys(state.sources[0] for state in lacking)
+    return Availability(wanted, "fetchable", ", ".join(origins), (), size, licence)
 
 
 def _hub_set(wanted: Requirement, ask_hub: bool) -> Availability:
-    asked = HubSet.parse(wanted.name)
+    dataset = HubSet.parse(wanted.name)
     if ask_hub:
-        hub.remote_files(asked.repository)  # says whether there is such a repository
-    state = asked.state(wanted.split)
+        hub.remote_files(dataset.repository)  # raises where there is no such repository
+    state = dataset.state(wanted.split)
     if state.path is not None:
         return Availability(wanted, "here", "cache", (state.path,), 0)
-    return Availability(wanted, "fetchable", _hub_name(asked.repository), (), state.bytes)
+    return Availability(wanted, "fetchable", _hub_name(dataset.repository), (), state.bytes)
 
 
 def _file(wanted: Requirement, _: bool) -> Availability:
     try:
-        paths = find_files([wanted.name]) if wanted.wanted_by[:1] == ("data.file",) else _one_file(wanted.name)
+        if wanted.wanted_by[:1] == ("data.file",):
+            paths = find_files([wanted.name])
+        elif (path := own_file(wanted.name)) is not None:
+            paths = (path,)
+        else:
+            raise MissingError(f"no file {wanted.name}", "put it into the current folder, or below $CSE_DATA")
     except MissingError as error:
         how = f"make it: {wanted.command}" if wanted.command else error.next_action or ""
         return Availability(wanted, "missing", problem=error.message, action=how)
     return Availability(wanted, "here", str(paths[0].parent), paths, 0)
-
-
-def _one_file(name: str) -> tuple[Path, ...]:
-    path = own_file(name)
-    if path is None:
-        raise MissingError(f"no file {name}", "put it into the current folder, or below $CSE_DATA")
-    return (path,)
 
 
 _LOOK = {"model": _model, "dataset": _dataset, "file": _file}
@@ -262,42 +253,52 @@ def _hub_name(repository: hub.Repository) -> str:
     return f"hf:{repository.id}@{repository.revision[:12]}"
 
 
-def fetch(wanted: Sequence[Requirement], told: Told, *, force: bool = False) -> list[Availability]:
+def fetch(wanted: Sequence[Requirement], progress: DownloadProgress, *, force: bool = False) -> list[Availability]:
     """Return everything wanted, all of it here: what is not is downloaded.
 
     Args:
         wanted: Requirements.
-        told: Hears of the bytes that arrive.
+        progress: Called as bytes arrive.
         force: Download again what was downloaded before, and check its content.
 
     Raises:
-        MissingError: Something can be had from nowhere; told, with everything else that is missing, before the first
-            download.
+        MissingError: Something can be had from nowhere; raised before the first download, with all that is missing.
     """
     found = [availability(one) for one in wanted]
     if not force and all(one.state == "here" for one in found):
         return found
-    if any(_is_of_hub(one) for one in found):
+    if any(_is_on_hub(one) for one in found):
         reason = hub.unreachable()
-        found = [_asked(one, reason) if _is_of_hub(one) else one for one in found]
+        found = [_from_hub(one, reason) if _is_on_hub(one) else one for one in found]
     if missing := [one for one in found if one.state == "missing"]:
-        raise MissingError(*_told_missing(missing, [one for one in found if one.state == "fetchable"]))
+        raise MissingError(*_missing_message(missing, [one for one in found if one.state == "fetchable"]))
 
     def report(label: str, done: int, total: int | None, note: str) -> None:
-        told(f"{label} {note}".rstrip(), done, total)
+        progress(f"{label} {note}".rstrip(), done, total)
 
     with transfer.reporting(report):
         for one in found:
             if one.state == "fetchable" or force:
-                _download(one.requirement, force)
+                _download(one.requirement, force=force)
     return [availability(one) for one in wanted]
 
 
-def _is_of_hub(one: Availability) -> bool:
+def _download(wanted: Requirement, *, force: bool) -> None:
+    if wanted.kind == "model":
+        models.locate(wanted.name, force=force)
+    elif wanted.name.startswith(HUB):
+        HubSet.parse(wanted.name).files(wanted.split)
+    elif wanted.kind == "dataset" and force:
+        catalogue.fetch(wanted.name, wanted.split, force=True)
+    elif wanted.kind == "dataset":
+        catalogue.locate(wanted.name, wanted.split)
+
+
+def _is_on_hub(one: Availability) -> bool:
     return one.state == "fetchable" and one.origin.startswith(HUB)
 
 
-def _asked(one: Availability, unreachable: str | None) -> Availability:
+def _from_hub(one: Availability, unreachable: str | None) -> Availability:
     """Return what the hub says of something it should have, or that it cannot be asked."""
     if unreachable is None:
         return availability(one.requirement, ask_hub=True)
@@ -305,7 +306,7 @@ def _asked(one: Availability, unreachable: str | None) -> Availability:
     return replace(one, state="missing", problem=f"not on this machine, and {unreachable}", action=action)
 
 
-def _told_missing(missing: Sequence[Availability], fetchable: Sequence[Availability]) -> tuple[str, str]:
+def _missing_message(missing: Sequence[Availability], fetchable: Sequence[Availability]) -> tuple[str, str]:
     """Return message and next action for all that is missing."""
     if len(missing) == 1 and not fetchable:
         one = missing[0]
@@ -325,12 +326,3 @@ def download_size(found: Sequence[Availability]) -> str:
     known = sum(size for size in sizes.values() if size is not None)
     more = "" if all(size is not None for size in sizes.values()) else " and what has no known size"
     return f"{decimal(known)}{more}"
-
-
-def _download(wanted: Requirement, force: bool) -> None:
-    if wanted.kind == "model":
-        models.locate(wanted.name, force=force)
-    elif wanted.name.startswith(HUB):
-        HubSet.parse(wanted.name).files(wanted.split)
-    elif wanted.kind == "dataset":
-        (partial(catalogue.fetch, force=True) if force else catalogue.locate)(wanted.name, wanted.split)

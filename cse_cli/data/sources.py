@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from cse_cli.core import paths as home
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
-from cse_cli.data.tokens import Progress, TextColumn, TokenColumn, cache_error, join, tokenise
+from cse_cli.data.tokens import Column, Progress, cache_error, join, tokenise
 from cse_cli.recipe.schema import Data
 from registry import catalogue
 from registry.catalogue import Source
@@ -54,20 +54,32 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Content:
+    """What the rows of a part hold.
+
+    Args:
+        digest: SHA-256 of the content, as `Source.digest` has it, blank rows included.
+        columns: Column → digest of its cells, blank rows left out.
+        blank: Rows left out.
+        rows: Rows kept.
+    """
+
+    digest: str
+    columns: dict[str, str]
+    blank: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class Stored:
     """The rows of a part, read.
 
     Args:
         rows: A `datasets.Dataset` of text cells; none is blank.
-        digest: SHA-256 of the content, as `Source.digest` has it, blank rows included.
-        columns: Column → digest of its cells, blank rows left out.
-        blank: Rows left out.
     """
 
     rows: Any = field(repr=False)
-    digest: str
-    columns: dict[str, str]
-    blank: int
+    content: Content
 
 
 @dataclass(frozen=True)
@@ -101,18 +113,19 @@ class Text:
 
     def tokens(
         self, column: str, vocabulary: Vocabulary, max_length: int, progress: Progress | None = None
-    ) -> TokenColumn:
+    ) -> Column[list[int]]:
         """Return one column's tokens, made at first use and kept in the cache."""
         done, made = 0, []
         for part, rows in self._shares():
-            told = None if progress is None else _shifted(progress, done, self.rows)
-            made.append(tokenise(part.rows, rows, column, part.columns[column], vocabulary, max_length, told))
+            shown = None if progress is None else _shifted(progress, done, self.rows)
+            digest = part.content.columns[column]
+            made.append(tokenise(part.rows, rows, column, digest, vocabulary, max_length, shown))
             done += rows
-        return TokenColumn(join(made))
+        return Column(join(made))
 
-    def sentences(self, column: str) -> TextColumn:
+    def sentences(self, column: str) -> Column[str]:
         """Return one column for access by row."""
-        return TextColumn(join([part.rows.select_columns([column]) for part in self.parts]))
+        return Column(join([part.rows.select_columns([column]) for part in self.parts]))
 
     def _shares(self) -> Iterator[tuple[Stored, int]]:
         """Yield each part and how many of its rows are used."""
@@ -137,17 +150,17 @@ def open_text(data: Data, columns: set[str]) -> Text:
     wanted = tuple(sorted(columns))
     parts = named_parts(data)
     for part in parts:
-        require(data, part, wanted)
+        require_columns(data, part, wanted)
     stored = [_stored(part, wanted) for part in parts]
     rows = sum(len(each.rows) for each in stored)
     if rows == 0:
         raise CseError(f"{data.named}: no sentences", "one sentence a line")
     notices = [
-        f"{part.name}: {each.blank:,} blank {'line' if wanted == ('text',) else 'row'}{'s'[: each.blank != 1]} skipped"
+        f"{part.name}: {blank:,} blank {'line' if wanted == ('text',) else 'row'}{'s'[: blank != 1]} skipped"
         for part, each in zip(parts, stored, strict=True)
-        if each.blank
+        if (blank := each.content.blank)
     ]
-    digests = {part.name: each.digest for part, each in zip(parts, stored, strict=True)}
+    digests = {part.name: each.content.digest for part, each in zip(parts, stored, strict=True)}
     return Text(tuple(stored), wanted, min(rows, data.limit or rows), digests, tuple(notices))
 
 
@@ -161,16 +174,16 @@ def named_parts(data: Data) -> list[Part]:
     if data.file and data.dataset:
         raise CseError("[data] names both `dataset` and `file`", "keep one of them")
     if data.file:
-        return [_own(data)]
+        return [_files_part(data.named, open_files(find_files(data.files), data.column))]
     if not data.dataset:
         raise CseError("[data] names neither `dataset` nor `file`", "`cse data list` shows the data sets")
     repeated = {name for name in data.dataset if data.dataset.count(name) > 1}
     if repeated:
         raise CseError(f"[data] dataset names {', '.join(sorted(repeated))} twice", "name each data set once")
-    return [_of_hub(name, data) if name.startswith("hf:") else _of_catalogue(name, data) for name in data.dataset]
+    return [_hub_part(name, data) if name.startswith("hf:") else _catalogue_part(name, data) for name in data.dataset]
 
 
-def require(data: Data, part: Part, columns: Sequence[str]) -> None:
+def require_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
     """Check that a part has the columns.
 
     Raises:
@@ -179,15 +192,12 @@ def require(data: Data, part: Part, columns: Sequence[str]) -> None:
     missing = [name for name in columns if name not in part.columns]
     if not missing:
         return
-    asked = part.name.removesuffix(f"/{data.split}")
-    own = part.source is None
-    advice = (
-        f"`cse data translate {asked} --model MODEL` makes it with a translation model"
-        if missing == ["translation"]
-        else "give `data.column` the column that holds the text"
-        if missing == ["text"] and own
-        else "name another column in the recipe's view, or add this one to the data"
-    )
+    advice = "name another column in the recipe's view, or add this one to the data"
+    if missing == ["translation"]:
+        name = part.name.removesuffix(f"/{data.split}")
+        advice = f"`cse data translate {name} --model MODEL` makes it with a translation model"
+    elif missing == ["text"] and part.source is None:
+        advice = "give `data.column` the column that holds the text"
     raise CseError(
         f"{'file' if data.file else 'dataset'} '{part.name}' has no column {', '.join(map(repr, missing))}; "
         f"its columns are {', '.join(part.columns)}",
@@ -198,12 +208,7 @@ def require(data: Data, part: Part, columns: Sequence[str]) -> None:
 # --- what the rows are read from --------------------------------------------------------------------------------------
 
 
-def _own(data: Data) -> Part:
-    files = open_files(find_files(data.files), data.column)
-    return _of_files(data.named, files)
-
-
-def _of_files(name: str, files: TextFiles, source: Source | None = None) -> Part:
+def _files_part(name: str, files: TextFiles, source: Source | None = None) -> Part:
     return Part(
         name,
         tuple(files.columns),
@@ -215,7 +220,7 @@ def _of_files(name: str, files: TextFiles, source: Source | None = None) -> Part
     )
 
 
-def _of_hub(name: str, data: Data) -> Part:
+def _hub_part(name: str, data: Data) -> Part:
     from registry.catalogue.hub_sets import HubSet
 
     found = HubSet.parse(name).files(data.split, remote=bool(data.streaming))
@@ -223,14 +228,14 @@ def _of_hub(name: str, data: Data) -> Part:
     if data.column is not None and data.column in columns:
         columns["text"] = data.column
     files = TextFiles(found.paths, found.builder, columns, found.columns, options=found.options)
-    return _of_files(f"{name}/{data.split}", files)
+    return _files_part(f"{name}/{data.split}", files)
 
 
-def _of_catalogue(name: str, data: Data) -> Part:
+def _catalogue_part(name: str, data: Data) -> Part:
     """Return a catalogue entry's split: by a builder where its files are plain, else by the catalogue's own reader."""
     source = catalogue.locate(name, data.split)
     if (files := plain_files(source)) is not None:
-        return _of_files(f"{name}/{data.split}", files, source)
+        return _files_part(f"{name}/{data.split}", files, source)
     return Part(
         f"{name}/{data.split}",
         source.columns,
@@ -271,110 +276,102 @@ def plain_files(source: Source) -> TextFiles | None:
 def _stored(part: Part, columns: Sequence[str]) -> Stored:
     """Return a part's rows from the Arrow file made of them, which is made if it is missing or damaged."""
     import datasets
+    import pyarrow as pa
 
-    if not part.paths:
-        return _generated(part, columns)
+    if part.paths:
+        path = _arrow_file(part, columns)
+        try:
+            if (content := _known_content(path)) is None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with FileLock(f"{path}.lock"):
+                    if (content := _known_content(path)) is None:  # another process may have made it meanwhile
+                        content = _write(part, columns, path)
+        except OSError as error:
+            raise cache_error(path, error) from error
+        rows = datasets.Dataset.from_file(str(path))
+    else:  # made anew at every start, in memory: nothing says whether a generator has changed
+        reader = _Reader(columns)
+        tables = list(reader.read(part.tables(columns)))
+        rows = datasets.Dataset(pa.concat_tables(tables) if tables else _schema(columns).empty_table())
+        content = reader.content
+    if part.source is not None:
+        part.source.check(content.rows + content.blank)
+    return Stored(rows, content)
+
+
+def _arrow_file(part: Part, columns: Sequence[str]) -> Path:
+    """Return where a part's rows are kept; another place once a file changes."""
     stats = [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in part.paths]
     key = hashlib.sha256(repr((VERSION, stats, part.layout, columns)).encode()).hexdigest()[:32]
-    path = home.cache() / "text" / f"{key}.arrow"
-    try:
-        if (found := _kept(path)) is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{path}.lock"):
-                if (found := _kept(path)) is None:  # another process may have made it while this one waited
-                    found = _read(part, columns, path)
-    except OSError as error:
-        raise cache_error(path, error) from error
-    digest, digests, blank, rows = found
-    return Stored(datasets.Dataset.from_file(str(path)), *_checked(part, digest, digests, blank, rows))
+    return home.cache() / "text" / f"{key}.arrow"
 
 
-def _kept(path: Path) -> tuple[str, dict[str, str], int, int] | None:
+def _known_content(path: Path) -> Content | None:
+    """Return what an Arrow file holds, as noted beside it; None where either is missing or damaged."""
     import datasets
     import pyarrow as pa
 
     try:
         note = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        found = note["digest"], dict(note["columns"]), int(note["blank"]), int(note["rows"])
-        return found if len(datasets.Dataset.from_file(str(path))) == found[3] else None
+        content = Content(note["digest"], dict(note["columns"]), int(note["blank"]), int(note["rows"]))
+        return content if len(datasets.Dataset.from_file(str(path))) == content.rows else None
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None
 
 
-def _read(part: Part, columns: Sequence[str], path: Path) -> tuple[str, dict[str, str], int, int]:
+def _write(part: Part, columns: Sequence[str], path: Path) -> Content:
     import pyarrow as pa
 
     draft = path.with_suffix(".tmp")
-    schema = pa.schema([(name, pa.string()) for name in columns])
-    content = _Content(columns)
-    with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        for table in content.count(part.tables(columns)):
+    reader = _Reader(columns)
+    with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_stream(sink, _schema(columns)) as writer:
+        for table in reader.read(part.tables(columns)):
             writer.write_table(table.combine_chunks())
     draft.replace(path)
-    digest, digests, blank, rows = content.found
-    note = {"digest": digest, "columns": digests, "blank": blank, "rows": rows}
-    write_atomically(path.with_suffix(".json"), json.dumps(note))
-    return content.found
+    write_atomically(path.with_suffix(".json"), json.dumps(asdict(reader.content)))
+    return reader.content
 
 
-def _generated(part: Part, columns: Sequence[str]) -> Stored:
-    """Return rows that are made anew at every start, in memory: nothing says whether a generator has changed."""
-    import datasets
+def _schema(columns: Sequence[str]) -> Any:
     import pyarrow as pa
 
-    content = _Content(columns)
-    made = list(content.count(part.tables(columns)))
-    schema = pa.schema([(name, pa.string()) for name in columns])
-    rows = datasets.Dataset(pa.concat_tables(made) if made else schema.empty_table())
-    return Stored(rows, *_checked(part, *content.found))
+    return pa.schema([(name, pa.string()) for name in columns])
 
 
-def _checked(
-    part: Part, digest: str, digests: dict[str, str], blank: int, rows: int
-) -> tuple[str, dict[str, str], int]:
-    if part.source is not None:
-        part.source.check(rows + blank)
-    return digest, digests, blank
-
-
-class _Content:
-    """Digests and counts of tables that pass by."""
+class _Reader:
+    """Passes tables on without their blank rows, and knows afterwards what they held."""
 
     def __init__(self, columns: Sequence[str]) -> None:
-        self.columns = [name for name in columns if name != "subset"]
-        self.whole = hashlib.sha256()
-        self.each = {name: (hashlib.sha256(), hashlib.sha256()) for name in columns}
-        self.blank = self.rows = 0
+        self._columns = [name for name in columns if name != "subset"]
+        self._whole = hashlib.sha256()
+        self._each = {name: (hashlib.sha256(), hashlib.sha256()) for name in columns}
+        self._blank = self._rows = 0
 
-    def count(self, tables: Iterable[Any]) -> Iterator[Any]:
+    def read(self, tables: Iterable[Any]) -> Iterator[Any]:
         """Yield the tables without their blank rows."""
+        import pyarrow.compute as pc
+
         for table in tables:
-            cells = [table.column(name).to_pylist() for name in self.columns]
+            cells = [table.column(name).to_pylist() for name in self._columns]
             lines = cells[0] if len(cells) == 1 else map("\t".join, zip(*cells, strict=True))
-            self.whole.update("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+            self._whole.update("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
             kept = without_blanks(table)
-            for name, (lengths, content) in self.each.items():
-                _feed(kept.column(name), lengths, content)
-            self.blank += len(table) - len(kept)
-            self.rows += len(kept)
+            for name, (lengths, content) in self._each.items():  # the same whatever chunks the cells come in
+                sizes = pc.binary_length(kept.column(name)).combine_chunks().to_numpy(zero_copy_only=False)
+                lengths.update(sizes.astype("<i4").tobytes())
+                content.update("".join(kept.column(name).to_pylist()).encode("utf-8", "surrogatepass"))
+            self._blank += len(table) - len(kept)
+            self._rows += len(kept)
             yield kept
 
     @property
-    def found(self) -> tuple[str, dict[str, str], int, int]:
-        """Digest of all rows, digests of the columns kept, blank rows, rows kept."""
+    def content(self) -> Content:
+        """What was read so far."""
         each = {
             name: hashlib.sha256(lengths.digest() + content.digest()).hexdigest()
-            for name, (lengths, content) in self.each.items()
+            for name, (lengths, content) in self._each.items()
         }
-        return self.whole.hexdigest(), each, self.blank, self.rows
-
-
-def _feed(column: Any, lengths: Any, content: Any) -> None:
-    """Feed the lengths and the bytes of text cells to digests, whatever chunks they come in."""
-    import pyarrow.compute as pc
-
-    lengths.update(pc.binary_length(column).combine_chunks().to_numpy(zero_copy_only=False).astype("<i4").tobytes())
-    content.update("".join(column.to_pylist()).encode("utf-8", "surrogatepass"))
+        return Content(self._whole.hexdigest(), each, self._blank, self._rows)
 
 
 def _shifted(progress: Progress, before: int, total: int) -> Progress:

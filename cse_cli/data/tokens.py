@@ -10,20 +10,22 @@ import multiprocessing
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from filelock import FileLock
 
 from cse_cli.core import paths as home
 from cse_cli.core.devices import allowed
+from registry import hub
 from registry.errors import CseError
 from registry.tokens import Vocabulary
+
+Cell = TypeVar("Cell")
 
 Progress = Callable[[int, int], None]
 """Called with rows done and rows in all."""
@@ -41,25 +43,8 @@ THREADS = 4
 """Cores a process: a tenth of the time of one is spent outside the tokenizer's threads."""
 
 
-class TokenColumn:
-    """Token ids of every row.
-
-    Args:
-        rows: A `datasets.Dataset` of the column `ids`.
-    """
-
-    def __init__(self, rows: Any) -> None:
-        self.rows = len(rows)
-        self._ids = rows.with_format("arrow")
-
-    def take(self, indices: Sequence[int]) -> list[list[int]]:
-        """Return the ids of the rows asked for, in that order: 0.35 ms for 64 of a million."""
-        ids: list[list[int]] = self._ids[list(indices)].column("ids").to_pylist()
-        return ids
-
-
-class TextColumn:
-    """The sentences themselves.
+class Column(Generic[Cell]):
+    """Token ids or sentences, by row.
 
     Args:
         rows: A `datasets.Dataset` of one column.
@@ -69,9 +54,9 @@ class TextColumn:
         self.rows = len(rows)
         self._cells = rows.with_format("arrow")
 
-    def take(self, indices: Sequence[int]) -> list[str]:
-        """Return the rows asked for, in that order."""
-        cells: list[str] = self._cells[list(indices)].column(0).to_pylist()
+    def take(self, indices: Sequence[int]) -> list[Cell]:
+        """Return the cells of some rows, in that order: token ids of 64 rows of a million in 0.35 ms."""
+        cells: list[Cell] = self._cells[list(indices)].column(0).to_pylist()
         return cells
 
 
@@ -100,7 +85,7 @@ def tokenise(
         digest: Of its content: part of the files' key.
         vocabulary: What tokenises it.
         max_length: Ids a row is cut to, specials included.
-        progress: Told after every batch, where there is something to make.
+        progress: Called after every batch, where there is something to make.
 
     Raises:
         CseError: The cache cannot be written.
@@ -110,19 +95,19 @@ def tokenise(
     starts = range(0, rows, SHARD)
     shards = [_Shard(folder, number, start, min(start + SHARD, rows)) for number, start in enumerate(starts)]
     try:
-        opened = [shard.opened() for shard in shards]
+        opened = [shard.open() for shard in shards]
         if None in opened:
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / "lock"):
-                _make(folder, shards, _Column(text, column, vocabulary, max_length), progress)
-            opened = [shard.opened() for shard in shards]
+                _make(folder, shards, _Tokeniser(text, column, vocabulary, max_length), progress)
+            opened = [shard.open() for shard in shards]
     except OSError as error:
         raise cache_error(folder, error) from error
     return join(opened)
 
 
 def cache_error(path: Path, error: OSError) -> CseError:
-    """Return what to tell where the cache cannot be written."""
+    """Return the error of a cache that cannot be written."""
     return CseError(
         f"{path}: the cache cannot be written: {error.strerror or error}",
         "free some disk space, or set CSE_HOME to a folder that can be written",
@@ -150,20 +135,20 @@ class _Shard:
     def path(self) -> Path:
         return self.folder / f"{self.number:05}-{self.stop - self.start}.arrow"
 
-    def opened(self) -> Any:
+    def open(self) -> Any:
         """Return its rows, or None if it is missing or damaged."""
         import datasets
         import pyarrow as pa
 
         try:
-            found = datasets.Dataset.from_file(str(self.path)) if self.path.is_file() else None
+            rows = datasets.Dataset.from_file(str(self.path)) if self.path.is_file() else None
         except (OSError, pa.ArrowException):
             return None
-        return found if found is not None and len(found) == self.stop - self.start else None
+        return rows if rows is not None and len(rows) == self.stop - self.start else None
 
 
 @dataclass(frozen=True)
-class _Column:
+class _Tokeniser:
     """What is tokenised, by what."""
 
     text: Any
@@ -171,13 +156,13 @@ class _Column:
     vocabulary: Vocabulary
     max_length: int
 
-    def write(self, shard: _Shard, told: Callable[[int], None]) -> None:
-        """Make one file, beside its place first."""
+    def write(self, shard: _Shard, count: Callable[[int], None]) -> None:
+        """Make one file, under another name first; `count` is called with the rows of each batch."""
         import datasets
 
         def tokens(batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
             ids = self.vocabulary.ids(batch[self.column], self.max_length)
-            told(len(ids))
+            count(len(ids))
             return {"ids": ids}
 
         datasets.disable_progress_bars()
@@ -194,46 +179,47 @@ class _Column:
         )
 
 
-def _make(folder: Path, shards: Sequence[_Shard], column: _Column, progress: Progress | None) -> None:
-    """Make the files that are missing; the folder's lock is ours."""
+def _make(folder: Path, shards: Sequence[_Shard], tokeniser: _Tokeniser, progress: Progress | None) -> None:
+    """Make the files that are missing; this process holds the folder's lock."""
     for left in folder.glob("tmp*"):  # by a process that was killed
         left.unlink(missing_ok=True)
-    missing = [shard for shard in shards if shard.opened() is None]
+    missing = [shard for shard in shards if shard.open() is None]
     if damaged := [shard.path.name for shard in missing if shard.path.exists()]:
         warnings.warn(f"{folder}: {', '.join(damaged)} cannot be read and is made again", stacklevel=2)
     total = shards[-1].stop
     done = total - sum(shard.stop - shard.start for shard in missing)
-    count = processes(len(missing))
-    if count > 1:
-        _make_in_processes(missing, column, count, lambda more: progress and progress(done + more, total))
-        return
-    for shard in missing:
 
-        def told(rows: int) -> None:
-            nonlocal done
-            done += rows
-            if progress is not None:
-                progress(done, total)
+    def count(rows: int) -> None:
+        nonlocal done
+        done += rows
+        if progress is not None:
+            progress(done, total)
 
-        column.write(shard, told)
+    if (number := processes(len(missing))) > 1:
+        _make_in_processes(missing, tokeniser, number, count)
+    else:
+        for shard in missing:
+            tokeniser.write(shard, count)
 
 
 # --- several processes ------------------------------------------------------------------------------------------------
 
 
-def _make_in_processes(shards: Sequence[_Shard], column: _Column, count: int, told: Callable[[int], object]) -> None:
-    """Make files in processes that are started once; spawned, for the tokenizer's threads do not survive a fork."""
+def _make_in_processes(
+    shards: Sequence[_Shard], tokeniser: _Tokeniser, number: int, count: Callable[[int], None]
+) -> None:
+    """Make files in spawned processes: the tokenizer's threads do not survive a fork."""
     context = multiprocessing.get_context("spawn")
-    done = context.Value("q", 0)
-    with (
-        _threads_each(max(1, allowed() // count)),
-        ProcessPoolExecutor(count, context, _begin, (column, column.vocabulary.fingerprint, done, _commits())) as pool,
-    ):
-        waiting = {pool.submit(_work, shard) for shard in shards}
+    done, counted = context.Value("q", 0), 0
+    arguments = (tokeniser, tokeniser.vocabulary.fingerprint, done, hub.used(), max(1, allowed() // number))
+    with ProcessPoolExecutor(number, context, _start_worker, arguments) as pool:
+        waiting = {pool.submit(_write_shard, shard) for shard in shards}
         try:
             while waiting:
                 ended, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-                told(done.value)
+                now = done.value
+                count(now - counted)
+                counted = now
                 for each in ended:
                     each.result()
         except BaseException:
@@ -241,28 +227,28 @@ def _make_in_processes(shards: Sequence[_Shard], column: _Column, count: int, to
             raise
 
 
-_job: list[tuple[_Column, Any]] = []
+_worker: list[tuple[_Tokeniser, Any]] = []
+"""In a worker process: what it does, and the rows done by all."""
 
 
-def _begin(column: _Column, fingerprint: str, done: Any, commits: dict[str, str]) -> None:
+def _start_worker(tokeniser: _Tokeniser, fingerprint: str, done: Any, commits: dict[str, str], threads: int) -> None:
     """Prepare a process: the tokenizer is loaded by name, at the commit that the run has, and must be the same."""
-    from registry import hub
-
+    os.environ["RAYON_NUM_THREADS"] = str(threads)  # before the tokenizer is loaded
     threading.Thread(target=_end_with_parent, daemon=True).start()
     hub.pin(commits)
-    if column.vocabulary.fingerprint != fingerprint:
+    if tokeniser.vocabulary.fingerprint != fingerprint:
         raise RuntimeError("the tokenizer differs from that of the first process")
-    _job[:] = [(column, done)]
+    _worker[:] = [(tokeniser, done)]
 
 
-def _work(shard: _Shard) -> None:
-    (column, done), *_ = _job
+def _write_shard(shard: _Shard) -> None:
+    (tokeniser, done), *_ = _worker
 
-    def told(rows: int) -> None:
+    def count(rows: int) -> None:
         with done.get_lock():
             done.value += rows
 
-    column.write(shard, told)
+    tokeniser.write(shard, count)
 
 
 def _end_with_parent() -> None:
@@ -271,23 +257,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         wait_for([parent.sentinel])
         os._exit(1)
-
-
-def _commits() -> dict[str, str]:
-    from registry import hub
-
-    return hub.used()
-
-
-@contextmanager
-def _threads_each(count: int) -> Iterator[None]:
-    """Let processes started inside use so many threads for tokenising."""
-    before = os.environ.get("RAYON_NUM_THREADS")
-    os.environ["RAYON_NUM_THREADS"] = str(count)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["RAYON_NUM_THREADS"]
-        else:
-            os.environ["RAYON_NUM_THREADS"] = before

@@ -1,4 +1,4 @@
-"""Makes the parallel column: line i of the output translates row i of the text, whatever stopped it on the way."""
+"""A column translated into a parallel file: line i translates row i; a translation that was stopped goes on."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 from cse_cli.core import paths as home
 from cse_cli.core.devices import choose, settle, worker_devices
 from cse_cli.data.sources import Text, open_text
+from cse_cli.data.tokens import Progress
 from cse_cli.data.translator import Batch, Settings, Translator, Workers
 from cse_cli.recipe.schema import Data
 from registry import catalogue
@@ -33,9 +34,6 @@ SAVE_EVERY = 2.0
 HEADER = "text\ttranslation\n"
 _READ = 1000
 _FILE = re.compile(r"[*?\[\]/]|\.(txt|tsv|csv|json|jsonl|parquet)(\.gz)?$")
-
-Progress = Callable[[int, int], None]
-"""Is given the rows done, and all rows."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,8 @@ class Translation:
     file: str
 
 
-class Translates(Protocol):
-    """What makes translations."""
+class SentenceTranslator(Protocol):
+    """What `translate_rows` takes: a `Translator`, or several `Workers`."""
 
     @property
     def identity(self) -> str:
@@ -95,19 +93,19 @@ class Translates(Protocol):
         """Yield every sentence of the windows with its translation, in any order."""
 
 
-def translate(request: Request, progress: Progress, warn: Callable[[str], None]) -> Translation:
+def translate_text(request: Request, progress: Progress, warn: Callable[[str], None]) -> Translation:
     """Translate a column of a text into a file.
 
     Args:
         request: What is asked for.
-        progress: Told the rows done, and all rows.
-        warn: Told what the user should know before it starts.
+        progress: Called with the rows done, and all rows.
+        warn: Called with what the user should know before it starts.
 
     Raises:
         CseError: The text, the model or the languages cannot be used; another process makes the same translation; or
             the disk refuses.
     """
-    output = new_output(request)
+    output = output_path(request)
     languages = replace(request.settings.languages, text=language_of(request))
     translator = Translator(replace(request.settings, languages=languages), request.device, request.batch_tokens)
     devices = worker_devices(request.device, request.workers)
@@ -119,13 +117,12 @@ def translate(request: Request, progress: Progress, warn: Callable[[str], None])
     rows = open_rows(request)
     if len(devices) == 1:
         made = translate_rows(rows, translator, output, progress)
-    else:
-        size = max(
-            64, min(WINDOW, len(rows) // (4 * len(devices)))
-        )  # all have something to do until shortly before the end
-        made = translate_rows(rows, Workers(translator, devices), output, progress, size)
-    every = re.sub(r"\.\d+(-of-\d+\.tsv)$", r".*\1", str(output))
-    return made if request.shard[1] == 1 else replace(made, file=every)
+    else:  # windows so small that no worker is without one until shortly before the end
+        window = max(64, min(WINDOW, len(rows) // (4 * len(devices))))
+        made = translate_rows(rows, Workers(translator, devices), output, progress, window)
+    if request.shard[1] == 1:
+        return made
+    return replace(made, file=re.sub(r"\.\d+(-of-\d+\.tsv)$", r".*\1", str(output)))
 
 
 @dataclass(frozen=True)
@@ -144,7 +141,7 @@ class Rows:
         return islice(self.text.cells(self.column), self.start, self.stop)
 
 
-def names_dataset(source: str) -> bool:
+def is_dataset_name(source: str) -> bool:
     """Tell whether a source is a data set's name; else it is a file, a folder or a glob."""
     if source.startswith("hf:") or source in catalogue.names():
         return True
@@ -153,7 +150,7 @@ def names_dataset(source: str) -> bool:
 
 def language_of(request: Request) -> str | None:
     """Return the language that the catalogue gives for the column that is translated."""
-    if not names_dataset(request.source) or request.source.startswith("hf:"):
+    if not is_dataset_name(request.source) or request.source.startswith("hf:"):
         return None
     languages = catalogue.entry(request.source).language.split("-")  # "en-de": of `text` and of `translation`
     return languages[-1] if request.column == "translation" else languages[0]
@@ -166,7 +163,7 @@ def open_rows(request: Request) -> Rows:
         CseError: The text or the column is not there, or there are fewer rows than shards.
     """
     source, columns = request.source, {request.column}
-    if names_dataset(source):
+    if is_dataset_name(source):
         text = open_text(Data(dataset=(source,), split=request.split, limit=request.limit), columns)
     else:
         text = open_text(Data(file=str(Path(source).expanduser().absolute()), limit=request.limit), columns)
@@ -188,7 +185,7 @@ def parse_shard(written: str | None) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def new_output(request: Request) -> Path:
+def output_path(request: Request) -> Path:
     """Return where the result goes.
 
     Raises:
@@ -225,7 +222,7 @@ def _shard_path(path: Path, shard: tuple[int, int]) -> Path:
 
 
 def translate_rows(
-    rows: Rows, translator: Translates, output: Path, progress: Progress | None = None, window: int = WINDOW
+    rows: Rows, translator: SentenceTranslator, output: Path, progress: Progress | None = None, window: int = WINDOW
 ) -> Translation:
     """Translate rows into a file; the translator gets the distinct sentences that no earlier call has translated.
 
@@ -233,7 +230,7 @@ def translate_rows(
         rows: What is translated.
         translator: What makes translations.
         output: File to write, whole or not at all.
-        progress: Told after every batch.
+        progress: Called after every batch.
         window: Sentences given to the translator at a time.
 
     Raises:
@@ -246,7 +243,7 @@ def translate_rows(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f"{same[:32]}.lock", timeout=0), Store(folder / f"{name}.sqlite") as store:
-            missing = Missing(rows, store, window)
+            missing = Untranslated(rows, store, window)
             with closing(translator.translate(missing)) as batches:
                 for batch in batches:
                     store.save(batch)
@@ -257,9 +254,7 @@ def translate_rows(
             store.commit()
             _write(rows, store, output)
     except Timeout as error:
-        raise CseError(
-            "another process makes this translation right now", "wait for it: its result is shared"
-        ) from error
+        raise CseError("another process is making this translation", "wait for it: its result is shared") from error
     except sqlite3.DatabaseError as error:
         raise CseError(
             f"{folder / name}.sqlite: {error}", "free some disk space, or delete the file: it is made anew"
@@ -299,9 +294,7 @@ class Store:
         """Return the translations there are."""
         keys = {_key(sentence): sentence for sentence in sentences}
         marks = ",".join("?" * len(keys))
-        found = self._file.execute(
-            f"SELECT sentence, line FROM translations WHERE sentence IN ({marks})", list(keys)
-        )  # fmt: skip
+        found = self._file.execute(f"SELECT sentence, line FROM translations WHERE sentence IN ({marks})", list(keys))
         unsaved = {sentence: self._unsaved[sentence] for sentence in sentences if sentence in self._unsaved}
         return {keys[key]: line for key, line in found} | unsaved
 
@@ -320,7 +313,7 @@ class Store:
         self._saved = time.monotonic()
 
 
-class Missing:
+class Untranslated:
     """Iterates over windows of the distinct sentences that a store lacks.
 
     Args:
@@ -333,7 +326,7 @@ class Missing:
         self._rows, self._store, self._size = rows, store, size
         self._read = 0
         self.waiting: set[str] = set()
-        """Sentences given out and not yet translated: whoever saves a translation takes it from here."""
+        """Sentences handed out and not yet translated: whoever saves a translation removes it here."""
 
     @property
     def done(self) -> int:

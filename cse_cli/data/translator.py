@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from cse_cli.core.devices import Compute, allowed, choose, chosen_by_hand
-from cse_cli.data.languages import Instruction, Pair, instruction
+from cse_cli.data.languages import Pair, instruction
 from registry.errors import CseError, RunFailedError
 from registry.models import digest, load_config, load_tokenizer, locate, quiet_transformers
 
@@ -71,9 +71,13 @@ class Translator:
         self._config = load_config(settings.model)
         _check(settings.model, self._config)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*sacremoses")  # `warning` tells it
+            warnings.filterwarnings("ignore", ".*sacremoses")  # `warning` says it
             self._tokenizer = load_tokenizer(settings.model)
-        self._instruction = self._instruct()
+        self._instruction = instruction(
+            settings.model, self._config, self._tokenizer, settings.languages, settings.prefix
+        )
+        if self._instruction.source is not None:
+            self._tokenizer.src_lang = self._instruction.source
 
     @cached_property
     def identity(self) -> str:
@@ -83,13 +87,8 @@ class Translator:
         for name in ("generation_config.json", "tokenizer_config.json", "vocab.json"):
             file = folder / name
             content.append(hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else "")
-        told = (self._instruction.prefix, self._instruction.source, self._instruction.first_token)
-        return repr((VERSION, content, told, self.settings.beams, self.settings.max_length, self._normalises))
-
-    @property
-    def prefix(self) -> str:
-        """Text that is put before every sentence."""
-        return self._instruction.prefix
+        how = (self._instruction.prefix, self._instruction.source, self._instruction.first_token)
+        return repr((VERSION, content, how, self.settings.beams, self.settings.max_length, self._normalises))
 
     @property
     def warning(self) -> str:
@@ -108,7 +107,9 @@ class Translator:
 
     def _window(self, sentences: Sequence[str]) -> Generator[Batch, None, None]:
         encoded = self._tokenizer(
-            [self.prefix + sentence for sentence in sentences], truncation=True, max_length=self.settings.max_length
+            [self._instruction.prefix + sentence for sentence in sentences],
+            truncation=True,
+            max_length=self.settings.max_length,
         )["input_ids"]
         order = sorted(range(len(sentences)), key=lambda row: len(encoded[row]), reverse=True)
         while order:
@@ -177,13 +178,6 @@ class Translator:
         """Whether a Marian model's punctuation is normalised, which changes what it translates."""
         return importlib.util.find_spec("sacremoses") is not None if self._config.model_type == "marian" else None
 
-    def _instruct(self) -> Instruction:
-        settings = self.settings
-        made = instruction(settings.model, self._config, self._tokenizer, settings.languages, settings.prefix)
-        if made.source is not None:
-            self._tokenizer.src_lang = made.source
-        return made
-
 
 def _check(model: str, config: Any) -> None:
     """Refuse what could not translate, before anything is loaded."""
@@ -231,16 +225,16 @@ class Workers:
                 for connection in [each for each in workers if each in ready]:
                     worker = workers[connection]
                     try:
-                        told = connection.recv()
+                        answer = connection.recv()
                     except (EOFError, OSError):
                         del workers[connection]
                         workers.update([self._start(worker.device, died=worker)])
                         continue
-                    if isinstance(told, CseError):
-                        raise told
-                    if told:
-                        worker.left.difference_update(sentence for sentence, _ in told)
-                        yield told
+                    if isinstance(answer, CseError):
+                        raise answer
+                    if answer:
+                        worker.left.difference_update(sentence for sentence, _ in answer)
+                        yield answer
                     elif not worker.hand_out(connection, queue):
                         workers.pop(connection).end()
         finally:
@@ -250,7 +244,7 @@ class Workers:
     def _start(self, device: str, died: _Worker | None = None) -> tuple[Connection, _Worker]:
         if died is not None:
             died.process.join()
-            if died.again:
+            if died.retried:
                 code = died.process.exitcode or 0
                 how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
                 raise RunFailedError(
@@ -268,7 +262,7 @@ class Workers:
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         theirs.close()
-        return ours, _Worker(process, device, set() if died is None else died.left, again=died is not None)
+        return ours, _Worker(process, device, set() if died is None else died.left, retried=died is not None)
 
 
 @dataclass
@@ -278,12 +272,12 @@ class _Worker:
     process: SpawnProcess
     device: str
     left: set[str]
-    again: bool
+    retried: bool
 
     def hand_out(self, connection: Connection, queue: Iterator[Sequence[str]]) -> bool:
         """Answer a worker that asks for sentences; return whether there were some."""
         if not self.left:
-            self.left, self.again = set(next(queue, ())), False
+            self.left, self.retried = set(next(queue, ())), False
         if self.left:
             with suppress(BrokenPipeError, ConnectionResetError):  # found dead when it is listened to
                 connection.send(sorted(self.left))

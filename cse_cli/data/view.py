@@ -1,26 +1,22 @@
-"""Data sets on stdout: tables in a terminal, tab-separated values in a pipe, or JSON."""
+"""What `cse data` and `cse check --data` print: a table in a terminal, tab-separated lines in a pipe."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.filesize import decimal
-from rich.markup import escape
-from rich.table import Table
 
+from cse_cli.core.console import stdout_console
+from cse_cli.core.tables import as_rich, as_tsv, plain_table
 from cse_cli.data.inventory import Checked, DatasetState
 
 if TYPE_CHECKING:  # imports torch, which listing does without
     from cse_cli.data.pack import Packed
     from cse_cli.data.requirements import Availability
     from cse_cli.data.translate import Translation
-
-SCHEMA_VERSION = 2
 
 
 def print_datasets(states: Sequence[DatasetState]) -> None:
@@ -46,18 +42,8 @@ def print_checked(checked: Sequence[Checked]) -> None:
             sys.stderr.write(f"error: {one.problem}\n")
 
 
-def write_datasets(states: Sequence[DatasetState]) -> None:
-    """Write one JSON document of all entries."""
-    _write({"datasets": [asdict(state) for state in states]})
-
-
-def write_checked(checked: Sequence[Checked]) -> None:
-    """Write one JSON document of all splits read."""
-    _write({"splits": [asdict(one) for one in checked]})
-
-
 def print_availability(found: Sequence[Availability]) -> None:
-    """Print a row a requirement: what it is, whether it is here, its size, where from, its licence, who wants it."""
+    """Print a row a requirement: what it is, whether it is here, its size, where from, its licence, what needs it."""
     rows = [
         (
             one.requirement.title, one.state, decimal(one.bytes) if one.bytes else "-", one.origin or "-",
@@ -83,56 +69,27 @@ def print_requirements(found: Sequence[Availability]) -> None:
     )
 
 
-def write_availability(found: Sequence[Availability]) -> None:
-    """Write one JSON document of all requirements."""
-    _write({"requirements": [{**asdict(one), "paths": [str(path) for path in one.paths]} for one in found]})
-
-
-def print_packed(packed: Packed, following: str) -> None:
-    """Say what an archive holds and what to do with it."""
+def print_packed(packed: Packed, next_command: str) -> None:
+    """Print what an archive holds and what to do with it."""
     old = f", {packed.skipped} of them already there" if packed.skipped else ""
     sys.stderr.write(f"{len(packed.names)} files, {decimal(packed.bytes)}{old}\n")
-    if following:
-        sys.stderr.write(f"next: {following}\n")
+    if next_command:
+        sys.stderr.write(f"next: {next_command}\n")
     sys.stdout.write(f"{packed.archive}\n")
 
 
-def write_packed(packed: Packed, _: str) -> None:
-    """Write one JSON document."""
-    _write({**asdict(packed), "archive": str(packed.archive)})
-
-
 def print_translation(made: Translation) -> None:
-    """Say what was written and how a recipe uses it."""
+    """Print what was written and how a recipe uses it."""
     reused = f", {made.reused:,} of them translated before or repeated" if made.reused else ""
     shards = "" if made.file == str(made.output) else f"written to {made.output}; when all shards are there, "
     sys.stderr.write(f"{made.rows:,} rows{reused}; {shards}in a recipe:\n")
     sys.stdout.write(f"[data]\nfile = {json.dumps(made.file, ensure_ascii=False)}\n")
 
 
-def print_interrupted() -> None:
-    """Say that nothing is lost."""
-    sys.stderr.write("stopped; the same command goes on from here\n")
-
-
-def write_translation(made: Translation) -> None:
-    """Write one JSON document."""
-    _write({"output": str(made.output), "rows": made.rows, "reused": made.reused, "file": made.file})
-
-
-def _write(document: dict[str, object]) -> None:
-    text = json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=1, ensure_ascii=False)
-    sys.stdout.write(text + "\n")
-
-
 def _print(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        sys.stdout.write("".join("\t".join(cells) + "\n" for cells in [header, *rows]))
+    table = plain_table(header, rows)
+    if not sys.stdout.isatty():
+        sys.stdout.write(as_tsv(table))
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in header:
-        table.add_column(heading, overflow="fold")
-    for cells in rows:
-        table.add_row(*map(escape, cells))
-    console.print(table)
+    with stdout_console() as console:
+        console.print(as_rich(table))

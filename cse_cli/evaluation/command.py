@@ -37,17 +37,19 @@ def evaluate(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Score encoders as the papers do, several side by side; each sentence is encoded once a model."""
-    from cse_cli.core.console import Screen
-    from cse_cli.evaluation.evaluate import Request, provide, score_models
-    from cse_cli.evaluation.tasks import tasks as named
-    from cse_cli.evaluation.view import print_scores, progress, write_json
+    from dataclasses import asdict
 
-    wanted = named(tasks, set_ or ())
+    from cse_cli.core.console import Screen, write_json
+    from cse_cli.evaluation.evaluate import Settings, fetch_needed, score_models
+    from cse_cli.evaluation.tasks import parse_tasks
+    from cse_cli.evaluation.view import print_scores, progress
+
+    wanted = parse_tasks(tasks, set_ or ())
     with Screen() as screen:
-        provide(models, wanted, screen.downloading)
-    with progress() as told:
-        scored = score_models(models, wanted, Request(pooling, max_length, batch_tokens, device), told)
+        fetch_needed(models, wanted, screen.downloading)
+    with progress() as show:
+        scored = score_models(models, wanted, Settings(pooling, max_length, batch_tokens, device), show)
     if json_:
-        write_json(scored)
+        write_json({"models": [asdict(one) for one in scored]})
     else:
         print_scores(scored, wanted)

@@ -1,8 +1,6 @@
 """Sentences → vectors, for evaluation: each distinct sentence once a model state, by length, in bounded memory.
 
-Vectors of sentences already encoded, in bounded memory: the evaluators of a run share many sentences.
-
-The sentence encoder of several processes: each encodes its share of the batches, the first one asks and scores.
+Where several processes train together, each encodes its share of the batches; the first one scores.
 """
 
 from __future__ import annotations
@@ -18,14 +16,14 @@ from torch import Tensor
 from cse_cli.core.devices import Compute
 from cse_cli.core.distributed import rows_at_first, shared
 from cse_cli.data.batches import ViewPlan
-from cse_cli.evaluation.views import vectors_through
+from cse_cli.evaluation.views import encode_view
 from registry.distributed import alone
 from registry.errors import CseError, suggestion
 from registry.types import Encoder
 
 KEPT = 2**30
 """Bytes of vectors kept between calls: 349,525 sentences at 768 dimensions, nine times the seven test sets'."""
-THROUGH = 128
+VIEW_BATCH = 128
 """Sentences a batch of those that go through a view: augmenters look at whole batches."""
 CHUNK = 65_536
 """Sentences tokenised and sorted at a time."""
@@ -36,7 +34,7 @@ ENOUGH = 512
 
 
 class SentenceEncoder:
-    """An `Encode` that runs one state of one encoder; what one evaluator has asked for, the next gets for nothing.
+    """An `Encode` that runs one state of one encoder, and keeps vectors for the evaluators that follow.
 
     A batch holds sentences of one length, or nearly where few have it, so that hardly anything is computed for padding,
     and as many as have `batch_tokens` tokens together, so that its memory does not depend on their length.
@@ -46,7 +44,7 @@ class SentenceEncoder:
         compute: Device and precision.
         batch_tokens: Most tokens a batch, padding included; None for what suits the device.
         max_length: Tokens a sentence is cut to; the encoder's own limit where that is less.
-        plans: View → how it is made, for evaluators that look through one.
+        plans: View → how it is made, for evaluators of a view's vectors.
         kept: Bytes of vectors kept.
     """
 
@@ -64,7 +62,7 @@ class SentenceEncoder:
         self.batch_tokens = batch_tokens or BATCH_TOKENS[compute.device.type]
         self.max_length = min(max_length, encoder.max_length or max_length)
         self.plans = plans or {}
-        self.known = Embeddings(kept)
+        self._cache = VectorCache(kept)
 
     @torch.inference_mode()
     def __call__(self, sentences: Sequence[str]) -> Tensor:
@@ -75,18 +73,18 @@ class SentenceEncoder:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def forget(self) -> None:
-        """Encode everything anew from here on: the encoder has changed."""
-        self.known.clear()
+        """Encode everything anew from now on: the encoder has changed."""
+        self._cache = VectorCache(self._cache.limit)
 
     def _part(self, sentences: Sequence[str]) -> Tensor:
         """Return the vectors of at most `CHUNK` sentences."""
         distinct = list(dict.fromkeys(sentences))
-        old = [sentence for sentence in distinct if sentence in self.known]
-        parts = [self.known.of(old)] if old else []
-        if new := [sentence for sentence in distinct if sentence not in self.known]:
+        old = [sentence for sentence in distinct if sentence in self._cache]
+        parts = [self._cache.of(old)] if old else []
+        if new := [sentence for sentence in distinct if sentence not in self._cache]:
             new, vectors = self._encoded(new)
             parts.append(vectors)
-            self.known.add(new, vectors)
+            self._cache.add(new, vectors)
         places = {sentence: row for row, sentence in enumerate([*old, *new])}
         return torch.cat(parts)[[places[sentence] for sentence in sentences]]
 
@@ -124,12 +122,12 @@ class SentenceEncoder:
             raise CseError(f"unknown view '{view}'.{suggestion(view, self.plans)}{known}", "name a view of the recipe")
         with self.compute.autocast():
             named = (view, self.plans[view])
-            made = vectors_through(self.encoder, named, columns, THROUGH, self.max_length, training)
-        return made.float().cpu()
+            vectors = encode_view(self.encoder, named, columns, VIEW_BATCH, self.max_length, training)
+        return vectors.float().cpu()
 
 
-class Embeddings:
-    """Sentence → vector. Beyond the limit the batch of sentences longest here is forgotten.
+class VectorCache:
+    """Sentence → vector. Beyond the limit the oldest batch of sentences is deleted.
 
     Args:
         limit: Bytes of vectors kept.
@@ -146,9 +144,6 @@ class Embeddings:
     def __contains__(self, sentence: str) -> bool:
         return sentence in self._places
 
-    def __len__(self) -> int:
-        return len(self._places)
-
     def add(self, sentences: Sequence[str], vectors: Tensor) -> None:
         """Keep (n, D) vectors of n sentences that are not here."""
         block, self._next = self._next, self._next + 1
@@ -157,7 +152,10 @@ class Embeddings:
         self._places |= {sentence: (block, row) for row, sentence in enumerate(sentences)}
         self.held += vectors.nbytes
         while self.held > self.limit:
-            self._forget_oldest()
+            oldest, forgotten = self._order.popleft()
+            self.held -= self._blocks.pop(oldest).nbytes
+            for sentence in forgotten:
+                del self._places[sentence]
 
     def of(self, sentences: Sequence[str]) -> Tensor:
         """Return (n, D): the vectors of sentences that are all here."""
@@ -173,29 +171,17 @@ class Embeddings:
             found[torch.tensor(rows)] = self._blocks[block][torch.tensor(places)]
         return found
 
-    def clear(self) -> None:
-        """Forget everything: the encoder has changed."""
-        self._places.clear()
-        self._blocks.clear()
-        self._order.clear()
-        self.held = 0
-
-    def _forget_oldest(self) -> None:
-        block, sentences = self._order.popleft()
-        self.held -= self._blocks.pop(block).nbytes
-        for sentence in sentences:
-            del self._places[sentence]
-
 
 class ShardedEncoder(SentenceEncoder):
-    """Encodes what the first process asks for on all of them, in the batches of one process.
+    """Encodes on all processes what the first one scores, in the batches of one process.
 
-    Whatever is fitted to vectors exists on the first process alone: the others give what lies below it.
+    What is fitted to vectors (whitening, a flow) exists on the first process alone: the others encode what it is
+    applied to, the encoder's `foundation`.
     """
 
     @contextmanager
     def leading(self) -> Iterator[None]:
-        """Ask from within this block, which ends the others' `follow`; on the first process."""
+        """Encode from within this block, on the first process; its end ends the others' `follow`."""
         try:
             yield
         except Exception:
@@ -205,19 +191,19 @@ class ShardedEncoder(SentenceEncoder):
 
     @torch.inference_mode()
     def follow(self) -> None:
-        """Encode this process's share of what the first one asks for, until that is done; on the others."""
+        """Encode this process's share of what the first one scores, until that is done; on the others."""
         with alone():
-            while (asked := shared()) is not None:
-                self._below(*asked)
+            while (request := shared()) is not None:
+                self._foundation_vectors(*request)
 
     def _vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
         if self.encoder.fits != "never" and self.encoder.foundation is self.encoder:
             return super()._vectors(rows, batches)  # the others have none of what was fitted
         shared((rows, batches))
-        below = self._below(rows, batches)
-        return [self.encoder.finished(part.to(self.compute.device)).float().cpu() for part in below]
+        parts = self._foundation_vectors(rows, batches)
+        return [self.encoder.finished(part.to(self.compute.device)).float().cpu() for part in parts]
 
-    def _below(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
+    def _foundation_vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
         """Return, on the first process, the vectors of each batch before anything fitted to them."""
         world, rank = dist.get_world_size(), dist.get_rank()
         try:

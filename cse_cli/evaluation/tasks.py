@@ -1,4 +1,4 @@
-"""What `cse evaluate --tasks` means: words and names → evaluators, by what the evaluators say of themselves."""
+"""`cse evaluate --tasks`: words and names → evaluators, by the suites and names that evaluators declare."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Named:
     """A component, and the parameters that the task's name stands for."""
 
     entry: Entry[Evaluator]
@@ -50,20 +50,20 @@ class _Setting:
     value: Any
 
 
-def tasks(asked: str, assignments: Sequence[str] = ()) -> dict[str, Task]:
-    """Return name → task, in the order asked for; what is asked for twice is there once.
+def parse_tasks(words: str, assignments: Sequence[str] = ()) -> dict[str, Task]:
+    """Return name → task, in the order given; what is named twice is there once.
 
     Args:
-        asked: Words, data sets, files of pairs and evaluators, separated by commas.
+        words: Words, data sets, files of pairs and evaluators, separated by commas.
         assignments: "task.parameter=value", or "component.parameter=value" for all of its tasks.
 
     Raises:
         UnknownNameError: Nothing has that name.
         CseError: A task needs what is not given, or a parameter is unknown or wrong.
     """
-    found: dict[str, _Asked] = {}
-    for word in asked.split(","):
-        for name, one in _named(word.strip()):
+    found: dict[str, _Named] = {}
+    for word in words.split(","):
+        for name, one in _tasks_of(word.strip()):
             if found.setdefault(name, one).entry.name != one.entry.name:
                 raise CseError(
                     f"two evaluators have a task called '{name}': {found[name].entry.name} (from "
@@ -74,32 +74,32 @@ def tasks(asked: str, assignments: Sequence[str] = ()) -> dict[str, Task]:
     return {name: _made(name, one, settings) for name, one in found.items()}
 
 
-def _named(word: str) -> list[tuple[str, _Asked]]:
-    """Return the tasks of a word, those of the component with the most first; or the one task of that name."""
+def _tasks_of(word: str) -> list[tuple[str, _Named]]:
+    """Return the tasks of a suite, those of the component with the most first; or the one task of that name."""
     members = {entry.name: entry.cls.suites[word] for entry in EVALUATORS if word in entry.cls.suites}
     if not members:
-        return [(word, _one(word))]
+        return [(word, _single(word))]
     first = sorted(members, key=lambda component: -len(members[component]))
     return [(name, _member(EVALUATORS[component], name)) for component in first for name in members[component]]
 
 
-def _member(entry: Entry[Evaluator], name: str) -> _Asked:
+def _member(entry: Entry[Evaluator], name: str) -> _Named:
     given = {} if name == entry.name else entry.cls.parameters_for(name)
     if given is None:
         raise CseError(
             f"evaluator '{entry.name}' (from {entry.distribution}) lists the task '{name}', of which it knows nothing",
             "let its `parameters_for` answer to each name in its `suites`",
         )
-    return _Asked(entry, given)
+    return _Named(entry, given)
 
 
-def _one(name: str) -> _Asked:
+def _single(name: str) -> _Named:
     if name in EVALUATORS:
-        return _Asked(EVALUATORS[name], {})
+        return _Named(EVALUATORS[name], {})
     for entry in EVALUATORS:
         given = entry.cls.parameters_for(name)
         if given is not None:
-            return _Asked(entry, given)
+            return _Named(entry, given)
     raise _unknown(name)
 
 
@@ -121,7 +121,7 @@ def _unknown(name: str) -> CseError:
     )
 
 
-def _settings(found: Mapping[str, _Asked], assignments: Sequence[str]) -> list[_Setting]:
+def _settings(found: Mapping[str, _Named], assignments: Sequence[str]) -> list[_Setting]:
     """Return what the assignments say, those of components first, so that those of single tasks win."""
     components = {one.entry.name for one in found.values()}
     settings = []
@@ -142,7 +142,7 @@ def _settings(found: Mapping[str, _Asked], assignments: Sequence[str]) -> list[_
     return sorted(settings, key=lambda setting: setting.of not in components)
 
 
-def _made(name: str, one: _Asked, settings: Sequence[_Setting]) -> Task:
+def _made(name: str, one: _Named, settings: Sequence[_Setting]) -> Task:
     entry = one.entry
     if entry.references:
         kinds = " and ".join(sorted({f"{reference.kind}s" for reference in entry.references}))
@@ -170,8 +170,8 @@ def _checked(name: str, entry: Entry[Evaluator], given: Mapping[str, Any]) -> di
     problems = Problems()
     checked = check_part({**given, "name": entry.name}, EVALUATORS, (name,), frozenset(), problems)
     if problems.found:
-        told = [f"{dotted(problem.keys)}: {problem.message}" for problem in problems.found]
         raise CseError(
-            "\n".join(told), f"`cse show {entry.name}` prints its parameters; give them by --set {name}.parameter=value"
+            "\n".join(f"{dotted(problem.keys)}: {problem.message}" for problem in problems.found),
+            f"`cse show {entry.name}` prints its parameters; give them by --set {name}.parameter=value",
         )
     return checked.params

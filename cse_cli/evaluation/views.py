@@ -14,7 +14,7 @@ from torch import Tensor
 from cse_cli.data.batches import ViewPlan
 from registry.encoders.ema import modes_kept
 from registry.errors import CseError, MissingError
-from registry.tokens import Embedded, Encoded, Sample, Tokens
+from registry.tokens import Embedded, Encoded
 from registry.types import Encoder
 
 SEED = 0
@@ -22,7 +22,7 @@ SEED = 0
 
 
 @dataclass
-class Still:
+class EvaluationStep:
     """A step outside training: there is no loss and no other view."""
 
     generator: torch.Generator
@@ -43,7 +43,7 @@ class Still:
         raise CseError(f"view '{view}' has no sentence vectors outside training", "evaluate another view")
 
 
-def vectors_through(
+def encode_view(
     encoder: Encoder,
     view: tuple[str, ViewPlan],
     columns: Mapping[str, Sequence[str]],
@@ -60,56 +60,37 @@ def vectors_through(
     Raises:
         MissingError: A column the view reads is missing.
     """
-    plan = view[1]
+    name, plan = view
     missing = sorted({plan.column, *plan.side} - set(columns))
     if missing:
         raise MissingError(f"the view reads column {', '.join(missing)}, which is not there", "add it to the data")
     place = next((p.device for p in encoder.parameters()), torch.device("cpu"))
     own = [place] if place.type == "cuda" else []  # unnamed, all of a machine's devices would be asked
-    seed = zlib.crc32(view[0].encode()) if training else SEED
-    rng, step = Random(seed), Still(torch.Generator().manual_seed(seed))
-    made = []
+    seed = zlib.crc32(name.encode()) if training else SEED
+    rng, step = Random(seed), EvaluationStep(torch.Generator().manual_seed(seed))
+    vectors = []
     with torch.random.fork_rng(devices=own), torch.no_grad(), _in_training(encoder) if training else nullcontext():
         torch.manual_seed(seed)
         for start in range(0, len(columns[plan.column]), batch_size):
             batch = {column: cells[start : start + batch_size] for column, cells in columns.items()}
-            embedded = _embedded(encoder, view, _tokens(plan, batch, rng, max_length).to(place), step)
-            made.append(_vectors(encoder, embedded, training))
-    return torch.cat(made)
-
-
-def _tokens(plan: ViewPlan, batch: Mapping[str, Sequence[str]], rng: Random, max_length: int) -> Tokens:
-    samples = [Sample(cell) for cell in batch[plan.column]]
-    for augmenter in plan.augmenters:
-        samples = augmenter.on_text(samples, rng)
-    pieces = plan.vocabulary.pieces(samples, max_length)
-    for augmenter in plan.augmenters:
-        pieces = augmenter.on_pieces(pieces, rng)
-    side = {
-        column: vocabulary.pad(vocabulary.ids(batch[column], max_length)) for column, vocabulary in plan.side.items()
-    }
-    return replace(plan.vocabulary.assemble(pieces), side=side)
-
-
-def _embedded(encoder: Encoder, view: tuple[str, ViewPlan], tokens: Tokens, step: Still) -> Embedded:
-    name, plan = view
-    for augmenter in plan.augmenters:
-        tokens = augmenter.on_tokens(tokens, step)
-    embedded = Embedded(tokens, encoder.embed(tokens))
-    for augmenter in plan.augmenters:
-        embedded = augmenter.on_embeddings(embedded, name, step)
-    return embedded
-
-
-def _vectors(encoder: Encoder, embedded: Embedded, training: bool) -> Tensor:
-    if training:
-        return encoder.encode(embedded.tokens, embedded.vectors).at_least_single().sentence
-    return encoder.represent(embedded.tokens, embedded.vectors)
+            tokens = plan.vocabulary.assemble(plan.pieces(batch[plan.column], rng, max_length))
+            side = {column: known.pad(known.ids(batch[column], max_length)) for column, known in plan.side.items()}
+            tokens = replace(tokens, side=side).to(place)
+            for augmenter in plan.augmenters:
+                tokens = augmenter.on_tokens(tokens, step)
+            embedded = Embedded(tokens, encoder.embed(tokens))
+            for augmenter in plan.augmenters:
+                embedded = augmenter.on_embeddings(embedded, name, step)
+            if training:
+                vectors.append(encoder.encode(embedded.tokens, embedded.vectors).at_least_single().sentence)
+            else:
+                vectors.append(encoder.represent(embedded.tokens, embedded.vectors))
+    return torch.cat(vectors)
 
 
 @contextmanager
 def _in_training(encoder: Encoder) -> Iterator[None]:
-    """Switch training mode on; put modes back, and what it keeps count of, such as running statistics."""
+    """Switch training mode on; afterwards put back modes and buffers, such as running statistics."""
     kept = [
         (module, name, buffer, buffer.clone())
         for module in encoder.modules()

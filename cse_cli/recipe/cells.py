@@ -1,9 +1,4 @@
-"""The cells of a study: which recipe, with which settings, fills which row and columns.
-
-What each cell of a study asks for, before its recipe is loaded: rows × columns, settings joined.
-
-What each cell of a study is about, read off its finished runs.
-"""
+"""The cells of a study: which recipe, with which settings, fills which row and columns, and the scores of its runs."""
 
 from __future__ import annotations
 
@@ -25,7 +20,7 @@ from registry.papers import AVERAGE, Table
 
 @dataclass(frozen=True)
 class Cell:
-    """One recipe with its settings, and where its numbers stand.
+    """One recipe with its settings, and the row and columns that its numbers fill.
 
     Args:
         row: Name of the printed row, or the row's label in a free study.
@@ -67,22 +62,23 @@ def cells(study: Study, overrides: Sequence[str] = (), unset: Sequence[str] = ()
         unset: Taken out of every cell.
 
     Raises:
-        RecipeError: Recipes that are not valid with their settings, each told at its place in the study.
+        RecipeError: Recipes that are not valid with their settings, each with its place in the study.
     """
     found: list[Cell] = []
     recipes: list[tuple[Column | None, Recipe]] = []
     problems, outside = Problems(), list[Problem]()
     files: dict[str, WrittenRecipe] = {}
-    for draft in drafts(study):
-        made = _cell(draft, overrides, unset)
+    for spec in _specs(study):
+        cell = spec.cell
+        settings = (*cell.overrides, *overrides), tuple(dict.fromkeys([*cell.unset, *unset]))
         try:
-            files[made.recipe] = files.get(made.recipe) or read(made.recipe)
-            recipe = changed(files[made.recipe], made.overrides, made.unset).recipe
+            files[cell.recipe] = files.get(cell.recipe) or read(cell.recipe)
+            recipe = changed(files[cell.recipe], *settings).recipe
         except CseError as error:
-            outside += _place(error, draft, problems)
+            outside += _locate(error, spec, problems)
             continue
-        recipes.append((draft.column, recipe))
-        found.append(replace(made, hash=recipe.hash()))
+        recipes.append((spec.column, recipe))
+        found.append(replace(cell, overrides=settings[0], unset=settings[1], hash=recipe.hash()))
     check_named(study, recipes, problems)
     if problems.found or outside:
         inside = origins_of(study.path).error(problems.found, STUDY).problems
@@ -90,66 +86,52 @@ def cells(study: Study, overrides: Sequence[str] = (), unset: Sequence[str] = ()
     return found
 
 
-def _cell(draft: Draft, overrides: Sequence[str], unset: Sequence[str]) -> Cell:
-    return Cell(
-        row=draft.row,
-        columns=draft.columns,
-        recipe=draft.recipe,
-        overrides=(*draft.set, *overrides),
-        unset=tuple(dict.fromkeys([*draft.unset, *unset])),
-        hash="",
-    )
+@dataclass(frozen=True)
+class _Spec:
+    """A cell before its recipe is loaded, and where the study writes it.
+
+    Args:
+        cell: With its settings; its hash is empty.
+        column: Its columns, where a study has any.
+        keys: Of its row.
+        recipe_keys: Of the name of its recipe.
+        labels: How messages of the recipe name a setting → where the study writes it.
+    """
+
+    cell: Cell
+    column: Column | None
+    keys: Keys
+    recipe_keys: Keys
+    labels: dict[str, Keys]
 
 
-def _place(error: CseError, draft: Draft, problems: Problems) -> list[Problem]:
-    """Note a recipe's problems where the study causes them; return those that the command line causes."""
+def _locate(error: CseError, spec: _Spec, problems: Problems) -> list[Problem]:
+    """Add a recipe's problems where the study causes them; return those that the command line causes."""
     if not isinstance(error, RecipeError):
-        problems.add(draft.recipe_keys, error.message)
+        problems.add(spec.recipe_keys, error.message)
         return []
     outside = []
     for problem in error.problems:
-        if problem.where in draft.labels:
+        if problem.where in spec.labels:
             path = problem.where.partition(" ")[2]
             named = "" if problem.keys in ("", path) else f"{problem.keys}: "
-            problems.add(draft.labels[problem.where], f"{path}: {named}{problem.message}")
+            problems.add(spec.labels[problem.where], f"{path}: {named}{problem.message}")
         elif problem.where.startswith("--"):
             outside.append(problem)
         else:
-            problems.add(draft.keys, f"recipe '{draft.recipe}' with these settings: {problem}", at_key=True)
+            problems.add(spec.keys, f"recipe '{spec.cell.recipe}' with these settings: {problem}", at_key=True)
     return outside
 
 
 @dataclass(frozen=True)
-class Draft:
-    """One cell.
-
-    Args:
-        keys: Where its row stands in the study's file.
-        recipe_keys: Where its recipe is named.
-        labels: How messages of the recipe name a setting → where the study writes it.
-        column: Its columns, where a study has any.
-    """
-
-    row: str
-    columns: tuple[str, ...]
-    recipe: str
-    set: tuple[str, ...]
-    unset: tuple[str, ...]
-    keys: Keys
-    recipe_keys: Keys
-    labels: dict[str, Keys]
-    column: Column | None
-
-
-@dataclass(frozen=True)
 class _Layer:
-    """Settings and where they stand."""
+    """Settings, and their place in the study's file."""
 
     keys: Keys
     change: Change
 
 
-def drafts(study: Study) -> Iterator[Draft]:
+def _specs(study: Study) -> Iterator[_Spec]:
     """Yield the cells row by row."""
     base = _Layer((STUDY,), study)
     for row_layer, label, labels in _rows(study):
@@ -168,12 +150,12 @@ def _rows(study: Study) -> Iterator[tuple[_Layer, str, dict[str, Keys]]]:
         places: dict[str, Keys] = {f"--set {path}": (STUDY, "grid", path) for path in study.grid}
         for values in itertools.product(*study.grid.values()):
             pairs = list(zip(study.grid, values, strict=True))
-            label = ", ".join(f"{path}={_shown(value)}" for path, value in pairs)
+            label = ", ".join(f"{path}={value if isinstance(value, str) else _toml(value)}" for path, value in pairs)
             change = Row(row=label, set=tuple(f"{path}={_toml(value)}" for path, value in pairs))
             yield _Layer((STUDY, "grid"), change), label, places
 
 
-def _joined(study: Study, row: str, layers: list[_Layer], labels: dict[str, Keys], column: Column | None) -> Draft:
+def _joined(study: Study, row: str, layers: list[_Layer], labels: dict[str, Keys], column: Column | None) -> _Spec:
     """Join the study's settings, the row's and the column's; the column's recipe goes before the row's."""
     named = next((layer for layer in reversed(layers) if layer.change.recipe), layers[0])
     places: dict[str, Keys] = {}
@@ -182,17 +164,15 @@ def _joined(study: Study, row: str, layers: list[_Layer], labels: dict[str, Keys
             places[f"--set {text.partition('=')[0].strip()}"] = (*layer.keys, "set", number)
         for number, text in enumerate(layer.change.unset):
             places[f"--unset {text}"] = (*layer.keys, "unset", number)
-    return Draft(
+    cell = Cell(
         row=row,
         columns=() if column is None else column.names,
         recipe=_beside(named.change.recipe or "", study.path),
-        set=tuple(text for layer in layers for text in layer.change.set),
+        overrides=tuple(text for layer in layers for text in layer.change.set),
         unset=tuple(dict.fromkeys(text for layer in layers for text in layer.change.unset)),
-        keys=layers[1].keys,
-        recipe_keys=(*named.keys, "recipe"),
-        labels={**places, **labels},
-        column=column,
+        hash="",
     )
+    return _Spec(cell, column, layers[1].keys, (*named.keys, "recipe"), {**places, **labels})
 
 
 def _beside(recipe: str, study: Path) -> str:
@@ -203,10 +183,6 @@ def _beside(recipe: str, study: Path) -> str:
 
 def _toml(value: Value) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _shown(value: Value) -> str:
-    return value if isinstance(value, str) else _toml(value)
 
 
 Values = dict[str, dict[str, list[float]]]
@@ -233,7 +209,7 @@ def values(study: Study, cells: Sequence[Cell], results: Mapping[str, Sequence[R
     found: Values = {cell.row: {} for cell in cells}
     for cell in cells:
         runs = results.get(cell.hash, ())
-        for heading, (score, average_of) in _asked(study, cell, table, runs).items():
+        for heading, (score, average_of) in _scored(study, cell, table, runs).items():
             numbers = [_read(result, score, average_of) for result in runs]
             found[cell.row][heading] = [number for number in numbers if number is not None]
     return found
@@ -248,11 +224,11 @@ def headings(study: Study, found: Values) -> list[str]:
     return [name for name in dict.fromkeys([*printed, *named, *known]) if name in known]
 
 
-Asked = tuple[str, Sequence[str]]
+Score = tuple[str, Sequence[str]]
 """An "evaluator.metric" or "avg", and the evaluators that an average is over."""
 
 
-def _asked(study: Study, cell: Cell, table: Table | None, runs: Sequence[Result]) -> dict[str, Asked]:
+def _scored(study: Study, cell: Cell, table: Table | None, runs: Sequence[Result]) -> dict[str, Score]:
     """Return heading → score: the column's own, else the paper's, else the study's, else what chose the state."""
     own = {name: column.score for column in study.columns for name in column.names}
     printed = {} if table is None else _printed(table)

@@ -1,9 +1,4 @@
-"""`cse list`: what can be composed, the recipes that compose it, and the studies that vary them.
-
-`cse show`: all of one component, or of one recipe.
-
-`cse schema`: the JSON Schema of recipes, for editors.
-"""
+"""`cse list`, `cse show` and `cse schema`: components, recipes and studies, and their JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -31,12 +26,11 @@ def list_(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """List registered components, recipes and studies."""
-    from cse_cli.recipe.completion import remember
+    from cse_cli.core.console import write_json
     from cse_cli.recipe.describe import listing
-    from cse_cli.recipe.view import print_components, print_recipes, print_studies, warn_of_plugins, write_json
+    from cse_cli.recipe.view import print_components, print_recipes, print_studies, warn_of_plugins
 
     found = listing(kind)
-    remember()
     warn_of_plugins(found.broken)
     if json_:
         write_json(found.document())
@@ -64,9 +58,9 @@ def show(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Show a component's equation, inputs and parameters, or a recipe's text."""
-    from cse_cli.recipe.completion import remember
+    from cse_cli.core.console import write_json
     from cse_cli.recipe.describe import component_documents, recipe_document, recipe_text
-    from cse_cli.recipe.view import print_component, write_json
+    from cse_cli.recipe.view import print_component
 
     changed = bool(set_ or unset)
     components = [] if resolved or changed else component_documents(name)
@@ -80,7 +74,6 @@ def show(
         write_json(recipe_document(name, set_ or [], unset or []))
     else:
         sys.stdout.write(recipe_text(name, set_ or [], unset or [], resolved=resolved or changed))
-    remember()
 
 
 SCHEMA_EPILOG = (
@@ -96,21 +89,14 @@ def schema(
     import json
 
     from cse_cli.recipe.json_schema import json_schema
+    from registry.errors import CseError
 
     text = json.dumps(json_schema(), ensure_ascii=False, indent=2) + "\n"
     if output is None:
         sys.stdout.write(text)
-    else:
-        _write(output, text)
-
-
-def _write(path: Path, text: str) -> None:
-    from registry.errors import CseError
-
-    draft = path.with_name(f".{path.name}.part")
+        return
     try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        output.write_text(text, encoding="utf-8")
     except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise CseError(f"cannot write '{path}': {error.strerror}", "choose a folder that exists and is yours") from None
+        message = f"cannot write '{output}': {error.strerror}"
+        raise CseError(message, "choose a folder that exists and is yours") from None

@@ -1,9 +1,4 @@
-"""What a registered component says of itself, as plain data for tables and JSON.
-
-What `cse list` shows.
-
-What `cse show` shows: components by name, recipes as text or resolved.
-"""
+"""What `cse list` and `cse show` print of components, recipes and studies, as plain data for tables and JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +15,8 @@ from pydantic.fields import FieldInfo
 from cse_cli.core.formatting import to_toml
 from cse_cli.recipe.completion import KINDS
 from cse_cli.recipe.errors import read_source
-from cse_cli.recipe.files import all_recipes, all_studies, find, study_title
+from cse_cli.recipe.files import all_recipes, all_studies, find
+from cse_cli.recipe.files import title as file_title
 from cse_cli.recipe.load import chain, load, merged
 from cse_cli.recipe.study import outline
 from registry import REGISTRIES
@@ -28,6 +24,10 @@ from registry.core import Entry
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.types import Augmenter, Tune
 
+_TYPES = {
+    "integer": "whole number", "number": "number", "string": "text", "boolean": "true or false", "object": "table",
+}  # fmt: skip
+_SIGNS = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
 _LEVELS = {"on_text": "text", "on_pieces": "sub-words", "on_tokens": "tokens", "on_embeddings": "embeddings"}
 
 
@@ -51,16 +51,16 @@ def brief(entry: Entry[Any]) -> dict[str, Any]:
     }
     if issubclass(entry.cls, Augmenter):
         about["levels"] = levels(entry.cls)
-    return {**about, "file": _shown(entry.file), "line": entry.line}
+    return {**about, "file": _relative(entry.file), "line": entry.line}
 
 
 def levels(cls: type[Augmenter]) -> list[str]:
-    """Return what an augmenter acts on, told by the hooks it overrides."""
+    """Return what an augmenter acts on, by the hooks it overrides."""
     return [level for hook, level in _LEVELS.items() if getattr(cls, hook) is not getattr(Augmenter, hook)]
 
 
 def full(entry: Entry[Any]) -> dict[str, Any]:
-    """Return all that `cse show` tells of a component."""
+    """Return all that `cse show` prints of a component."""
     about = brief(entry)
     about["parameters"] = [parameter(entry, name, field) for name, field in entry.parameters.model_fields.items()]
     if entry.inputs:
@@ -113,17 +113,7 @@ def _types(schema: dict[str, Any]) -> Iterator[str]:
     elif schema.get("type") == "array":
         yield f"array of {' | '.join(_types(schema.get('items', {})))}"
     else:
-        yield _WORDS.get(schema.get("type", ""), schema.get("type", "any"))
-
-
-_WORDS = {
-    "integer": "whole number",
-    "number": "number",
-    "string": "text",
-    "boolean": "true or false",
-    "object": "table",
-}
-_SIGNS = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+        yield _TYPES.get(schema.get("type", ""), schema.get("type", "any"))
 
 
 def _bounds(schema: dict[str, Any]) -> Iterator[str]:
@@ -134,7 +124,7 @@ def _bounds(schema: dict[str, Any]) -> Iterator[str]:
         yield from _bounds(choice)
 
 
-def _shown(file: str) -> str:
+def _relative(file: str) -> str:
     path, here = Path(file), Path.cwd()
     return os.path.relpath(path, here) if path.is_relative_to(here) else file
 
@@ -145,7 +135,7 @@ STUDIES = "studies"
 
 @dataclass(frozen=True)
 class Listing:
-    """Components by kind, and recipes and studies where they were asked for."""
+    """Components by kind, and recipes and studies where they are listed too."""
 
     components: dict[str, list[dict[str, Any]]]
     recipes: list[dict[str, Any]] | None
@@ -155,8 +145,8 @@ class Listing:
     def document(self) -> dict[str, Any]:
         """Return the listing as JSON writes it."""
         files = {RECIPES: self.recipes, STUDIES: self.studies}
-        asked = {kind: lines for kind, lines in files.items() if lines is not None}
-        return {**self.components, **asked, "broken_plugins": self.broken}
+        chosen = {kind: lines for kind, lines in files.items() if lines is not None}
+        return {**self.components, **chosen, "broken_plugins": self.broken}
 
 
 def listing(kind: str | None = None) -> Listing:
@@ -169,35 +159,27 @@ def listing(kind: str | None = None) -> Listing:
     if kind not in (None, *known):
         hint = suggestion(str(kind), known)
         raise UnknownNameError(f"unknown kind '{kind}'.{hint}", f"`cse list` takes {', '.join(known)}, or nothing")
-    wanted = [name for name in KINDS if kind in (None, name)]
-    components = {name: [brief(entry) for entry in entries(name)] for name in wanted}
-    recipes = recipe_lines() if kind in (None, RECIPES) else None
-    studies = study_lines() if kind in (None, STUDIES) else None
-    return Listing(components, recipes, studies, broken_plugins() if wanted else {})
-
-
-def recipe_lines() -> list[dict[str, Any]]:
-    """Return name, title and paper row of every recipe known by name; broken ones are listed too."""
-    return [_line(name, path) for name, path in all_recipes().items()]
-
-
-def study_lines() -> list[dict[str, Any]]:
-    """Return name, title, table and size of every study known by name; broken ones are listed too."""
-    return [_study_line(name, path) for name, path in all_studies().items()]
+    kinds = [name for name in KINDS if kind in (None, name)]
+    components = {name: [brief(entry) for entry in entries(name)] for name in kinds}
+    recipes = [_recipe_line(name, path) for name, path in all_recipes().items()] if kind in (None, RECIPES) else None
+    studies = [_study_line(name, path) for name, path in all_studies().items()] if kind in (None, STUDIES) else None
+    return Listing(components, recipes, studies, broken_plugins() if kinds else {})
 
 
 def _study_line(name: str, path: Path) -> dict[str, Any]:
+    """Return name, title, table and size of a study; broken ones are listed too."""
     try:
         study = outline(path)
     except CseError:
-        title = f"{study_title(path)} (not valid: see `cse check`)".strip()
+        title = f"{file_title(path)} (not valid: see `cse check`)".strip()
         return {"name": name, "title": title, "paper": None, "rows": 0, "seeds": [], "path": str(path)}
     rows = len(study.rows) or math.prod(len(found) for found in study.grid.values())
     about = {"name": name, "title": study.title, "paper": study.paper}
     return {**about, "rows": rows, "seeds": list(study.seed_list), "path": str(path)}
 
 
-def _line(name: str, path: Path) -> dict[str, Any]:
+def _recipe_line(name: str, path: Path) -> dict[str, Any]:
+    """Return name, title and paper row of a recipe; broken ones are listed too."""
     try:
         tables = merged(chain(path))
     except CseError:

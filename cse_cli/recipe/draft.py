@@ -1,14 +1,11 @@
-"""A recipe between its tables and its schema: each part checked by itself, names not yet looked up.
+"""A recipe's tables checked one by one, against the schema and the components' signatures; names are not looked up yet.
 
-Component tables checked against their components' signatures: names, parameters, defaults.
-
-Tables of the schema, checked one at a time so that every problem is told and not just the first.
+Each table by itself, so that every problem is reported and not just the first.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,158 +19,12 @@ from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.core import Entry, Registry
 from registry.errors import UnknownNameError
 
-_LOSS_KEYS = frozenset({"weight", "views", "queue"})
-_ENCODER_KEYS = frozenset({"heads"})
-_NONE: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Draft:
-    """What is known of a recipe after each table was checked; a section is None where it cannot be used."""
-
-    encoders: dict[str, Checked]
-    heads: dict[str, dict[str, Checked]]
-    views: dict[str, View]
-    augmenters: dict[str, tuple[Checked, ...]]
-    queue: Checked | None
-    losses: dict[str, LossPart]
-    loss_parts: dict[str, Checked]
-    evaluators: dict[str, Checked]
-    data: Data | None
-    train: Train | None
-    evaluate: Evaluate | None
-    paper: Paper | None
-    tune: dict[str, TuneRange]
-
-    def parts(self) -> Iterator[Checked]:
-        """Yield every component, encoders first."""
-        yield from self.encoders.values()
-        for heads in self.heads.values():
-            yield from heads.values()
-        for augmenters in self.augmenters.values():
-            yield from augmenters
-        if self.queue is not None:
-            yield self.queue
-        yield from self.loss_parts.values()
-        yield from self.evaluators.values()
-
-
-def draft(tables: Mapping[str, Any], origins: Origins, problems: Problems) -> Draft:
-    """Check every table by itself."""
-    views, augmenters = _views(tables, problems)
-    loss_parts = _parts(tables, "losses", LOSSES, _LOSS_KEYS, problems)
-    losses = {key: check_section(LossPart, part.table, part.keys, problems) for key, part in loss_parts.items()}
-    queue = tables.get("queue")
-    encoders = _parts(tables, "encoders", ENCODERS, _ENCODER_KEYS, problems)
-    return Draft(
-        encoders=encoders,
-        heads={key: _heads(part, problems) for key, part in encoders.items()},
-        views=views,
-        augmenters=augmenters,
-        queue=None if queue is None else check_part(queue, QUEUES, ("queue",), _NONE, problems),
-        losses={key: part for key, part in losses.items() if part is not None},
-        loss_parts=loss_parts,
-        evaluators=_parts(tables, "evaluators", EVALUATORS, _NONE, problems),
-        data=check_section(Data, _data(tables, origins), ("data",), problems),
-        train=check_section(Train, tables.get("train", {}), ("train",), problems),
-        evaluate=check_section(Evaluate, tables.get("evaluate", {}), ("evaluate",), problems),
-        paper=check_section(Paper, tables["paper"], ("paper",), problems) if "paper" in tables else None,
-        tune=_ranges(tables, problems),
-    )
-
-
-def check_top_level(tables: Mapping[str, Any], problems: Problems) -> None:
-    """Report what is wrong with the keys that are not tables, and with tables that no recipe has."""
-    plain = {key: value for key, value in tables.items() if key not in _SECTIONS}
-    stand_ins: dict[str, Any] = {"data": {}, "encoders": {}}
-    for required in ("data", "encoders"):
-        if required not in tables:
-            problems.add((), f"the recipe needs a table [{'encoders.online' if required == 'encoders' else required}]")
-    if plain.get("schema") is True:  # equal to 1 for pydantic
-        problems.add(("schema",), "should be 1, not true")
-    check_section(Recipe, {**plain, **stand_ins}, (), problems)
-
-
 _SECTIONS = frozenset(
     {"data", "train", "evaluate", "paper", "queue", "encoders", "views", "losses", "evaluators", "tune"}
 )
-
-
-def _data(tables: Mapping[str, Any], origins: Origins) -> Any:
-    """Return the table with a single data set as a list of one, and the file found."""
-    table = tables.get("data", {})
-    if not isinstance(table, Mapping):
-        return table
-    changed = dict(table)
-    if isinstance(changed.get("dataset"), str):
-        changed["dataset"] = (changed["dataset"],)
-    file, folder = changed.get("file"), origins.folder(("data", "file"))
-    if isinstance(file, str) and file:
-        changed["file"] = place_file(Path(file), folder)
-    elif isinstance(file, list | tuple):
-        changed["file"] = tuple(place_file(Path(f), folder) if isinstance(f, str) and f else f for f in file)
-    return changed
-
-
-def _tables(tables: Mapping[str, Any], section: str, problems: Problems) -> Mapping[str, Any]:
-    found = tables.get(section, {})
-    if isinstance(found, Mapping):
-        return found
-    problems.add((section,), f"should be a table of tables, not {shown_value(found)}")
-    return {}
-
-
-def _parts(tables: Mapping[str, Any], section: str, registry: Registry[Any], own: frozenset[str],
-           problems: Problems) -> dict[str, Checked]:  # fmt: skip
-    found = _tables(tables, section, problems)
-    _check_names((section,), found, problems)
-    return {key: check_part(table, registry, (section, key), own, problems) for key, table in found.items()}
-
-
-def _heads(encoder: Checked, problems: Problems) -> dict[str, Checked]:
-    found, keys = encoder.table.get("heads", {}), (*encoder.keys, "heads")
-    if not isinstance(found, Mapping):
-        problems.add(keys, f"should be a table of tables, not {shown_value(found)}")
-        return {}
-    _check_names(keys, found, problems)
-    return {key: check_part(table, HEADS, (*keys, key), _NONE, problems) for key, table in found.items()}
-
-
-def _views(tables: Mapping[str, Any], problems: Problems) -> tuple[dict[str, View], dict[str, tuple[Checked, ...]]]:
-    views: dict[str, View] = {}
-    augmenters: dict[str, tuple[Checked, ...]] = {}
-    found = _tables(tables, "views", problems)
-    _check_names(("views",), found, problems)
-    for key, table in found.items():
-        keys: Keys = ("views", key)
-        augment = table.get("augment", []) if isinstance(table, Mapping) else []
-        augmenters[key] = _augmenters(augment, (*keys, "augment"), problems)
-        if isinstance(table, Mapping):
-            table = {k: v for k, v in table.items() if k != "augment"}
-        views[key] = check_section(View, table, keys, problems) or View()
-    return views, augmenters
-
-
-def _augmenters(augment: Any, keys: Keys, problems: Problems) -> tuple[Checked, ...]:
-    if not isinstance(augment, list):
-        problems.add(keys, f"should be an array of tables, not {shown_value(augment)}")
-        return ()
-    return tuple(check_part(item, AUGMENTERS, (*keys, i), _NONE, problems) for i, item in enumerate(augment))
-
-
-def _ranges(tables: Mapping[str, Any], problems: Problems) -> dict[str, TuneRange]:
-    found = _tables(tables, "tune", problems)
-    _check_names(("tune",), found, problems)
-    ranges = {key: check_section(TuneRange, table, ("tune", key), problems) for key, table in found.items()}
-    return {key: value for key, value in ranges.items() if value is not None}
-
-
-def _check_names(section: Keys, found: Mapping[str, Any], problems: Problems) -> None:
-    for key in found:
-        plain = key.replace("_", "").replace("-", "")
-        if not (key[:1].isalpha() and plain.isalnum() and key.isascii()):
-            message = "a name starts with a letter and has only letters, digits, '_' and '-'"
-            problems.add((*section, key), message, at_key=True)
+_LOSS_KEYS = frozenset({"weight", "views", "queue"})
+_ENCODER_KEYS = frozenset({"heads"})
+_NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -195,6 +46,136 @@ class Checked:
         """Parameter → value."""
         params: dict[str, Any] = self.table["params"]
         return params
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is known of a recipe after each table was checked; a section is None where it cannot be used."""
+
+    encoders: dict[str, Checked]
+    heads: dict[str, dict[str, Checked]]
+    views: dict[str, View]
+    augmenters: dict[str, tuple[Checked, ...]]
+    queue: Checked | None
+    losses: dict[str, LossPart]
+    loss_parts: dict[str, Checked]
+    evaluators: dict[str, Checked]
+    data: Data | None
+    train: Train | None
+    evaluate: Evaluate | None
+    paper: Paper | None
+    tune: dict[str, TuneRange]
+
+    @property
+    def parts(self) -> list[Checked]:
+        """Every component, encoders first."""
+        heads = [part for heads in self.heads.values() for part in heads.values()]
+        augmenters = [part for augmenters in self.augmenters.values() for part in augmenters]
+        queue = [] if self.queue is None else [self.queue]
+        return [*self.encoders.values(), *heads, *augmenters, *queue, *self.loss_parts.values(),
+                *self.evaluators.values()]  # fmt: skip
+
+
+def draft(tables: Mapping[str, Any], origins: Origins, problems: Problems) -> Draft:
+    """Check every table by itself."""
+    views, augmenters = _views(tables, problems)
+    loss_parts = _components(tables.get("losses", {}), ("losses",), LOSSES, _LOSS_KEYS, problems)
+    losses = {key: check_section(LossPart, part.table, part.keys, problems) for key, part in loss_parts.items()}
+    queue = tables.get("queue")
+    encoders = _components(tables.get("encoders", {}), ("encoders",), ENCODERS, _ENCODER_KEYS, problems)
+    heads = {
+        key: _components(part.table.get("heads", {}), (*part.keys, "heads"), HEADS, _NONE, problems)
+        for key, part in encoders.items()
+    }
+    return Draft(
+        encoders=encoders,
+        heads=heads,
+        views=views,
+        augmenters=augmenters,
+        queue=None if queue is None else check_part(queue, QUEUES, ("queue",), _NONE, problems),
+        losses={key: part for key, part in losses.items() if part is not None},
+        loss_parts=loss_parts,
+        evaluators=_components(tables.get("evaluators", {}), ("evaluators",), EVALUATORS, _NONE, problems),
+        data=check_section(Data, _data(tables, origins), ("data",), problems),
+        train=check_section(Train, tables.get("train", {}), ("train",), problems),
+        evaluate=check_section(Evaluate, tables.get("evaluate", {}), ("evaluate",), problems),
+        paper=check_section(Paper, tables["paper"], ("paper",), problems) if "paper" in tables else None,
+        tune=_ranges(tables, problems),
+    )
+
+
+def check_top_level(tables: Mapping[str, Any], problems: Problems) -> None:
+    """Report what is wrong with the keys that are not tables, and with tables that no recipe has."""
+    plain = {key: value for key, value in tables.items() if key not in _SECTIONS}
+    stand_ins: dict[str, Any] = {"data": {}, "encoders": {}}
+    for required in ("data", "encoders"):
+        if required not in tables:
+            problems.add((), f"the recipe needs a table [{'encoders.online' if required == 'encoders' else required}]")
+    if plain.get("schema") is True:  # equal to 1 for pydantic
+        problems.add(("schema",), "should be 1, not true")
+    check_section(Recipe, {**plain, **stand_ins}, (), problems)
+
+
+def _data(tables: Mapping[str, Any], origins: Origins) -> Any:
+    """Return the table with a single data set as a list of one, and the file found."""
+    table = tables.get("data", {})
+    if not isinstance(table, Mapping):
+        return table
+    changed = dict(table)
+    if isinstance(changed.get("dataset"), str):
+        changed["dataset"] = (changed["dataset"],)
+    file, folder = changed.get("file"), origins.folder(("data", "file"))
+    if isinstance(file, str) and file:
+        changed["file"] = place_file(Path(file), folder)
+    elif isinstance(file, list | tuple):
+        changed["file"] = tuple(place_file(Path(f), folder) if isinstance(f, str) and f else f for f in file)
+    return changed
+
+
+def _named_tables(found: Any, keys: Keys, problems: Problems) -> Mapping[str, Any]:
+    """Return a table of tables, empty where it is none; keys that are no names are reported."""
+    if not isinstance(found, Mapping):
+        problems.add(keys, f"should be a table of tables, not {shown_value(found)}")
+        return {}
+    for key in found:
+        plain = key.replace("_", "").replace("-", "")
+        if not (key[:1].isalpha() and plain.isalnum() and key.isascii()):
+            message = "a name starts with a letter and has only letters, digits, '_' and '-'"
+            problems.add((*keys, key), message, at_key=True)
+    return found
+
+
+def _components(
+    found: Any, keys: Keys, registry: Registry[Any], own: frozenset[str], problems: Problems
+) -> dict[str, Checked]:
+    tables = _named_tables(found, keys, problems)
+    return {key: check_part(table, registry, (*keys, key), own, problems) for key, table in tables.items()}
+
+
+def _views(tables: Mapping[str, Any], problems: Problems) -> tuple[dict[str, View], dict[str, tuple[Checked, ...]]]:
+    views: dict[str, View] = {}
+    augmenters: dict[str, tuple[Checked, ...]] = {}
+    for key, table in _named_tables(tables.get("views", {}), ("views",), problems).items():
+        keys: Keys = ("views", key)
+        augment = table.get("augment", []) if isinstance(table, Mapping) else []
+        augmenters[key] = _augmenters(augment, (*keys, "augment"), problems)
+        if isinstance(table, Mapping):
+            table = {k: v for k, v in table.items() if k != "augment"}
+        views[key] = check_section(View, table, keys, problems) or View()
+    return views, augmenters
+
+
+def _augmenters(augment: Any, keys: Keys, problems: Problems) -> tuple[Checked, ...]:
+    if not isinstance(augment, list):
+        problems.add(keys, f"should be an array of tables, not {shown_value(augment)}")
+        return ()
+    return tuple(check_part(item, AUGMENTERS, (*keys, i), _NONE, problems) for i, item in enumerate(augment))
+
+
+def _ranges(tables: Mapping[str, Any], problems: Problems) -> dict[str, TuneRange]:
+    found = _named_tables(tables.get("tune", {}), ("tune",), problems)
+    ranges = {key: check_section(TuneRange, table, ("tune", key), problems) for key, table in found.items()}
+    return {key: value for key, value in ranges.items() if value is not None}
 
 
 def check_part(table: Any, registry: Registry[Any], keys: Keys, own: frozenset[str], problems: Problems) -> Checked:
@@ -265,16 +246,9 @@ def check_section(model: type[S], table: Any, keys: Keys, problems: Problems) ->
         known = [field.alias or name for name, field in model.model_fields.items() if name != "params"]
         what = f"[{'.'.join(str(key) for key in keys)}]" if keys else "the recipe"
         wrong = report(error, Checking(table, keys, known, what), problems)
+    # Of an array with a wrong item the whole key goes.
+    good = {key: value for key, value in table.items() if key not in {str(path[0]) for path in wrong if path}}
     try:
-        return model.model_validate(_without(table, wrong))
+        return model.model_validate(good)
     except ValidationError:
         return None
-
-
-def _without(table: Mapping[str, Any], wrong: list[Keys]) -> dict[str, Any]:
-    """Return the table less what is wrong; the key of a wrong item in an array goes as a whole."""
-    repaired: dict[str, Any] = copy.copy(dict(table))
-    for path in wrong:
-        if path:
-            repaired.pop(str(path[0]), None)
-    return repaired

@@ -1,12 +1,6 @@
-"""What is wrong with a recipe, collected, and told all at once.
+"""What is wrong with a recipe or study, all of it at once, each problem with its file, line and column.
 
-Recipe files as they are read: tables, and where each value stands.
-
-Where every key and value of a TOML text stands: what error messages point at.
-
-Where each value of a merged recipe came from.
-
-pydantic's errors in the words of a recipe.
+Problems are collected by the paths of their values; where a path stands is looked up in the files afterwards.
 """
 
 from __future__ import annotations
@@ -30,7 +24,21 @@ from tree_sitter import Language, Node, Parser
 
 from registry.errors import CseError, suggestion
 
+Keys = tuple[str | int, ...]
+"""Path of a value in nested tables: keys, and positions within arrays."""
+
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return " Did you mean …?", or all known names where none is near, to follow a message."""
+    known = list(known)
+    return suggestion(name, known) or f" Known: {', '.join(known) or 'none'}."
+
+
+def dotted(keys: Keys) -> str:
+    """Return a path as `--set` reads it; keys with unusual characters are quoted."""
+    return ".".join([str(k) if _BARE.fullmatch(str(k)) else json.dumps(k) for k in keys])
 
 
 @dataclass(frozen=True, order=True)
@@ -48,8 +56,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        told = not self.keys or self.where.endswith(f" {self.keys}")
-        return f"{self.where}: {self.message}" if told else f"{self.where}: {self.keys}: {self.message}"
+        named = not self.keys or self.where.endswith(f" {self.keys}")
+        return f"{self.where}: {self.message}" if named else f"{self.where}: {self.keys}: {self.message}"
 
 
 class RecipeError(CseError):
@@ -61,9 +69,9 @@ class RecipeError(CseError):
         super().__init__(lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} problems in the {what}", *lines]))
 
 
-@dataclass
-class Found:
-    """A problem before its place is looked up.
+@dataclass(frozen=True)
+class Finding:
+    """A problem whose place is not looked up yet.
 
     Args:
         keys: Path of the value that is wrong, or of the table that misses something.
@@ -79,21 +87,29 @@ class Found:
 class Problems:
     """Collects what is wrong while a recipe is checked."""
 
-    found: list[Found] = field(default_factory=list)
+    found: list[Finding] = field(default_factory=list)
 
     def add(self, keys: Keys, message: str, *, at_key: bool = False) -> None:
-        """Note one problem; the same words about the same value count once."""
-        problem = Found(keys, message, at_key)
+        """Add one problem; the same message about the same value counts once."""
+        problem = Finding(keys, message, at_key)
         if problem not in self.found:
             self.found.append(problem)
 
 
-def dotted(keys: Keys) -> str:
-    """Return a path as `--set` reads it; keys with unusual characters are quoted."""
-    return ".".join([str(k) if _BARE.fullmatch(str(k)) else json.dumps(k) for k in keys])
+@dataclass(frozen=True)
+class Position:
+    """A line and a column, both counted from 1, the column in characters."""
+
+    line: int
+    column: int
 
 
-__all__ = ["Found", "Problem", "Problems", "RecipeError", "dotted"]
+@dataclass(frozen=True)
+class Span:
+    """Where a key stands, and where its value starts; the same place for items of arrays and for tables."""
+
+    key: Position
+    value: Position
 
 
 @dataclass(frozen=True)
@@ -144,15 +160,15 @@ def read_source(path: Path) -> Source:
     except FileNotFoundError:
         hint = suggestion(path.name, [other.name for other in path.parent.glob("*.toml")])
         words = f"no such file.{hint} `cse list recipes` shows the recipes known by name"
-        raise _refused(label, Place(1, 1), words) from None
+        raise _refused(label, Position(1, 1), words) from None
     except IsADirectoryError:
-        raise _refused(label, Place(1, 1), "this is a folder; name one recipe, or use `cse check FOLDER`") from None
+        raise _refused(label, Position(1, 1), "this is a folder; name one recipe, or use `cse check FOLDER`") from None
     except UnicodeDecodeError as error:
         line = path.read_bytes()[: error.start].count(b"\n") + 1
         message = f"not UTF-8 text (byte {error.object[error.start]:#04x}); save the file as UTF-8"
-        raise _refused(label, Place(line, 1), message) from None
+        raise _refused(label, Position(line, 1), message) from None
     except OSError as error:
-        raise _refused(label, Place(1, 1), f"cannot be read: {error.strerror or error}") from None
+        raise _refused(label, Position(1, 1), f"cannot be read: {error.strerror or error}") from None
     return Source(path, label, text, _parsed(label, text))
 
 
@@ -160,7 +176,7 @@ def _parsed(label: str, text: str) -> dict[str, Any]:
     try:
         return copy.deepcopy(_loads(text))
     except RecursionError:
-        raise _refused(label, Place(1, 1), "not TOML: nested too deeply") from None
+        raise _refused(label, Position(1, 1), "not TOML: nested too deeply") from None
     except ValueError as error:
         raise _refused(label, *_syntax(str(error), text)) from None
 
@@ -171,41 +187,74 @@ def _loads(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def _syntax(message: str, text: str) -> tuple[Place, str]:
-    """Split the parser's message into place and words: it tells the place in no other way."""
+def _syntax(message: str, text: str) -> tuple[Position, str]:
+    """Split the parser's message into place and text: it has the place nowhere else."""
     if match := re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", message, re.DOTALL):
-        place, words = Place(int(match[2]), int(match[3])), match[1]
+        place, words = Position(int(match[2]), int(match[3])), match[1]
     else:
         lines = text.split("\n")
-        place, words = Place(len(lines), len(lines[-1]) + 1), message.removesuffix(" (at end of document)")
+        place, words = Position(len(lines), len(lines[-1]) + 1), message.removesuffix(" (at end of document)")
     return place, f"not TOML: {words[:1].lower()}{words[1:]}"
 
 
-def _refused(label: str, place: Place, message: str) -> RecipeError:
+def _refused(label: str, place: Position, message: str) -> RecipeError:
     return RecipeError([Problem(f"{label}:{place.line}:{place.column}", "", message)])
 
 
-Keys = tuple[str | int, ...]
-"""Path of a value in nested tables: keys, and positions within arrays."""
+@dataclass(frozen=True)
+class Origins:
+    """The layers a recipe is made of.
+
+    Args:
+        sources: Files, nearest first.
+        overrides: Path and label of every value from outside the files, in the order they were laid over them.
+    """
+
+    sources: tuple[Source, ...]
+    overrides: tuple[tuple[Keys, str], ...] = ()
+
+    def where(self, keys: Keys, *, at_key: bool = False) -> str:
+        """Return `file:line:column` or the override that wrote a value; its nearest table where nothing did."""
+        return (
+            self._override(keys)
+            or self._file(keys, at_key=at_key)
+            or self._override_below(keys)
+            or self._table(keys)
+            or f"{self.sources[0].label}:1:1"
+        )
+
+    def folder(self, keys: Keys) -> Path:
+        """Return the folder a relative path written at `keys` counts from."""
+        if self._override(keys):
+            return Path.cwd()
+        return next((s.path.parent for s in self.sources if s.where(keys)), Path.cwd())
+
+    def _override(self, keys: Keys) -> str | None:
+        return next((label for path, label in reversed(self.overrides) if keys[: len(path)] == path), None)
+
+    def _override_below(self, keys: Keys) -> str | None:
+        return next((label for path, label in reversed(self.overrides) if keys and path[: len(keys)] == keys), None)
+
+    def _file(self, keys: Keys, *, at_key: bool) -> str | None:
+        return next((place for s in self.sources if (place := s.where(keys, at_key=at_key))), None)
+
+    def _table(self, keys: Keys) -> str | None:
+        shorter = (self._file(keys[:length], at_key=True) for length in range(len(keys) - 1, 0, -1))
+        return next((place for place in shorter if place), None)
+
+    def error(self, findings: Iterable[Finding], what: str = "recipe") -> RecipeError:
+        """Return the error with all of them, each with its place, in the order of the files."""
+        problems = [Problem(self.where(f.keys, at_key=f.at_key), dotted(f.keys), f.message) for f in findings]
+        return RecipeError(sorted(problems, key=_file_order), what)
+
+
+def _file_order(problem: Problem) -> tuple[str, int, int]:
+    match = re.fullmatch(r"(.*):(\d+):(\d+)", problem.where, re.DOTALL)
+    return (match[1], int(match[2]), int(match[3])) if match else (problem.where, 0, 0)
+
 
 _HEADERS = frozenset({"table", "table_array_element"})
 _KEY_TYPES = frozenset({"bare_key", "quoted_key", "dotted_key"})
-
-
-@dataclass(frozen=True)
-class Place:
-    """A line and a column, both counted from 1, the column in characters."""
-
-    line: int
-    column: int
-
-
-@dataclass(frozen=True)
-class Span:
-    """Where a key stands, and where its value starts; the same place for items of arrays and for tables."""
-
-    key: Place
-    value: Place
 
 
 def positions(text: str) -> dict[Keys, Span]:
@@ -271,9 +320,9 @@ class _Walk:
     def note(self, keys: Keys, key: Node, value: Node) -> None:
         self.spans.setdefault(keys, Span(self.place(key), self.place(value)))
 
-    def place(self, node: Node) -> Place:
+    def place(self, node: Node) -> Position:
         row, column = node.start_point.row, node.start_point.column
-        return Place(row + 1, len(self.lines[row][:column].decode(errors="replace")) + 1)
+        return Position(row + 1, len(self.lines[row][:column].decode(errors="replace")) + 1)
 
 
 def _segments(node: Node) -> Iterator[tuple[str, Node]]:
@@ -284,59 +333,6 @@ def _segments(node: Node) -> Iterator[tuple[str, Node]]:
     else:
         raw = (node.text or b"").decode()
         yield (next(iter(tomllib.loads(f"{raw} = 0"))) if node.type == "quoted_key" else raw), node
-
-
-@dataclass(frozen=True)
-class Origins:
-    """The layers a recipe is made of.
-
-    Args:
-        sources: Files, nearest first.
-        overrides: Path and label of every value from outside the files, in the order they were laid over them.
-    """
-
-    sources: tuple[Source, ...]
-    overrides: tuple[tuple[Keys, str], ...] = ()
-
-    def where(self, keys: Keys, *, at_key: bool = False) -> str:
-        """Return `file:line:column` or the override that wrote a value; its nearest table where nothing did."""
-        return (
-            self._override(keys)
-            or self._file(keys, at_key=at_key)
-            or self._override_below(keys)
-            or self._table(keys)
-            or f"{self.sources[0].label}:1:1"
-        )
-
-    def folder(self, keys: Keys) -> Path:
-        """Return the folder a relative path written at `keys` counts from."""
-        if self._override(keys):
-            return Path.cwd()
-        return next((s.path.parent for s in self.sources if s.where(keys)), Path.cwd())
-
-    def _override(self, keys: Keys) -> str | None:
-        return next((label for path, label in reversed(self.overrides) if keys[: len(path)] == path), None)
-
-    def _override_below(self, keys: Keys) -> str | None:
-        return next((label for path, label in reversed(self.overrides) if keys and path[: len(keys)] == keys), None)
-
-    def _file(self, keys: Keys, *, at_key: bool) -> str | None:
-        return next((place for s in self.sources if (place := s.where(keys, at_key=at_key))), None)
-
-    def _table(self, keys: Keys) -> str | None:
-        shorter = (self._file(keys[:length], at_key=True) for length in range(len(keys) - 1, 0, -1))
-        return next((place for place in shorter if place), None)
-
-    def error(self, found: Iterable[Found], what: str = "recipe") -> RecipeError:
-        """Return the error that tells all of them, each at its place, in the order of the files."""
-        told = [(self._rank(p), Problem(self.where(p.keys, at_key=p.at_key), dotted(p.keys), p.message)) for p in found]
-        return RecipeError([problem for _, problem in sorted(told, key=lambda pair: pair[0])], what)
-
-    def _rank(self, problem: Found) -> tuple[str, int, int]:
-        where = self.where(problem.keys, at_key=problem.at_key)
-        file, _, place = where.rpartition(":")
-        file, _, line = file.rpartition(":")
-        return (file, int(line), int(place)) if line.isdigit() and place.isdigit() else (where, 0, 0)
 
 
 _EXPECTED = {
@@ -350,7 +346,7 @@ _EXPECTED = {
 
 @dataclass(frozen=True)
 class Checking:
-    """A table under validation, as messages speak of it.
+    """A table under validation, as messages name it.
 
     Args:
         table: As written.

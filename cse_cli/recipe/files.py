@@ -1,44 +1,15 @@
-"""Where a data file named by a recipe lies.
-
-Which file a recipe's name means.
-
-What a recipe or study calls itself, read without validating it.
-"""
+"""Names and files: which file a recipe's or a study's name means, its title, and where its data files lie."""
 
 from __future__ import annotations
 
 import os
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from registry.errors import UnknownNameError, suggestion
 
-
-def place_file(file: Path, folder: Path) -> str:
-    """Return the path of a recipe's data file, folder or glob.
-
-    Args:
-        file: As the recipe writes it.
-        folder: Of the recipe file that writes it; a relative path counts from there, else from `$CSE_DATA`, else from
-            the current folder. One that is nowhere yet stays as written: nothing is needed on disk to validate.
-    """
-    file = file.expanduser()
-    data = os.environ.get("CSE_DATA")
-    roots = [folder, *([Path(data).expanduser()] if data else []), Path.cwd()]
-    found = next((root / file for root in roots if _names_something(root / file)), None)
-    return str(file) if found is None else os.path.normpath(found.absolute())
-
-
-def _names_something(path: Path) -> bool:
-    if path.exists():
-        return True
-    path = path.absolute()
-    return "*" in str(path) and any(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-
-
+_STUDY = re.compile(r"""^\s*\[{0,2}\s*["']?study["']?\s*[].=]""", re.MULTILINE)
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -59,30 +30,22 @@ def is_study(path: Path) -> bool:
         return False
 
 
-_STUDY = re.compile(r"""^\s*\[{0,2}\s*["']?study["']?\s*[].=]""", re.MULTILINE)
-
-
-def names_in(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of every recipe and study below a folder, sorted; "mini/ifcl_en" for a sub-folder's."""
-    for path in sorted(root.rglob("*.toml")):
-        yield path.relative_to(root).with_suffix("").as_posix(), path
-
-
 def all_recipes() -> dict[str, Path]:
-    """Return name → file of every recipe that can be asked for by name; the nearest root wins."""
+    """Return name → file of every recipe that has a bare name; the nearest root wins."""
     return {name: path for name, path in _everything().items() if not is_study(path)}
 
 
 def all_studies() -> dict[str, Path]:
-    """Return name → file of every study that can be asked for by name; the nearest root wins."""
+    """Return name → file of every study that has a bare name; the nearest root wins."""
     return {name: path for name, path in _everything().items() if is_study(path)}
 
 
 def _everything() -> dict[str, Path]:
+    """Return name → file; "mini/ifcl_en" is the name of a sub-folder's file."""
     found: dict[str, Path] = {}
     for root in roots():
-        for name, path in names_in(root):
-            found.setdefault(name, path)
+        for path in root.rglob("*.toml"):
+            found.setdefault(path.relative_to(root).with_suffix("").as_posix(), path)
     return dict(sorted(found.items()))
 
 
@@ -113,7 +76,9 @@ def find(name: str) -> Path:
         near = suggestion(name, [*all_recipes(), *studies])
         if name.startswith("studies/"):
             raise UnknownNameError(f"unknown study '{name}'.{near}", "`cse list studies` shows all of them")
-        raise UnknownNameError(f"unknown recipe '{name}'.{near}", _ACTION)
+        raise UnknownNameError(
+            f"unknown recipe '{name}'.{near}", "`cse list recipes` shows all of them; a path must end in .toml"
+        )
     return path
 
 
@@ -139,31 +104,39 @@ def find_parent(name: str, child: Path) -> Path | None:
     return next((path for path in candidates if path.is_file() and path.resolve() != here), None)
 
 
-_ACTION = "`cse list recipes` shows all of them; a path must end in .toml"
-
-
-def recipe_name(asked: str) -> str:
-    """Return the bare name of a recipe that was asked for by name or by path."""
-    return name_of(Path(asked)) if asked.endswith(".toml") else asked
+def recipe_name(name_or_path: str) -> str:
+    """Return the bare name of a recipe given by name or by path."""
+    return name_of(Path(name_or_path)) if name_or_path.endswith(".toml") else name_or_path
 
 
 def title(path: Path) -> str:
-    """Return the title a recipe file gives, nothing inherited; empty where there is none to read."""
-    return _title(_read(path))
-
-
-def study_title(path: Path) -> str:
-    """Return the title a study's file gives, nothing inherited; empty where there is none to read."""
-    return _title(_read(path).get("study"))
-
-
-def _read(path: Path) -> dict[str, Any]:
+    """Return the title that a recipe's or a study's file gives, nothing inherited; empty where none can be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError):
-        return {}
-
-
-def _title(table: Any) -> str:
+        return ""
+    table = tables.get("study", tables)
     found = table.get("title") if isinstance(table, dict) else None
     return found if isinstance(found, str) else ""
+
+
+def place_file(file: Path, folder: Path) -> str:
+    """Return the path of a recipe's data file, folder or glob.
+
+    Args:
+        file: As the recipe writes it.
+        folder: Of the recipe file that writes it; a relative path counts from there, else from `$CSE_DATA`, else from
+            the current folder. One that is nowhere yet stays as written: nothing is needed on disk to validate.
+    """
+    file = file.expanduser()
+    data = os.environ.get("CSE_DATA")
+    roots = [folder, *([Path(data).expanduser()] if data else []), Path.cwd()]
+    found = next((root / file for root in roots if _names_something(root / file)), None)
+    return str(file) if found is None else os.path.normpath(found.absolute())
+
+
+def _names_something(path: Path) -> bool:
+    if path.exists():
+        return True
+    path = path.absolute()
+    return "*" in str(path) and any(Path(path.anchor).glob(str(path.relative_to(path.anchor))))

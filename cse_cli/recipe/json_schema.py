@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from cse_cli.recipe.schema import Data, EncoderPart, LossPart, Recipe, Section, View
+from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Paper, Recipe, Train, TuneRange, View
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES, catalogue
 from registry.core import Entry, Registry
 from registry.signature import documented
@@ -18,11 +18,12 @@ _TABLE = {"type": "object"}
 
 def json_schema() -> dict[str, Any]:
     """Return the schema of a recipe file; nothing is required in one that `extends` another."""
-    definitions: dict[str, Any] = {}
-    sections = _section(Recipe, definitions)
-    properties = sections["properties"]
+    definitions: dict[str, Any] = {"TuneRange": _section(TuneRange)}
+    properties: dict[str, Any] = _section(Recipe)["properties"]
+    properties |= {"paper": _section(Paper), "data": _section(Data), "train": _section(Train)}
     properties["data"]["properties"]["dataset"] = _dataset()
     properties |= {
+        "evaluate": _section(Evaluate),
         "extends": {"type": "string", "description": "Name, or path ending in .toml, of the recipe this one changes."},
         "remove": {
             "type": "array",
@@ -30,7 +31,7 @@ def json_schema() -> dict[str, Any]:
             "description": 'Dotted paths of inherited tables and keys to leave out, such as "losses.twins".',
         },
         "encoders": _keyed(ENCODERS, definitions, {"heads": _heads(definitions)}),
-        "losses": _keyed(LOSSES, definitions, _loss_keys(definitions)),
+        "losses": _keyed(LOSSES, definitions, _loss_keys()),
         "evaluators": _keyed(EVALUATORS, definitions, {}),
         "queue": {"oneOf": [*_named(QUEUES, definitions, {}), _unnamed()]},
         "views": {"type": "object", "additionalProperties": _view(definitions)},
@@ -49,42 +50,21 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _section(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return a section's schema; those of the sections within go to `definitions`, or in place where used once."""
-    plain = model.model_json_schema(mode="validation", ref_template="#/$defs/{model}")
-    inner = plain.pop("$defs", {})
-    for name in ("TuneRange",):
-        if name in inner:
-            definitions[name] = _loose(_described(inner[name], _class(name)))
-    for name, value in plain["properties"].items():
-        target = _target(value)
-        if target in inner and target not in definitions and model is Recipe:
-            plain["properties"][name] = _loose(_described(inner[target], _class(target)))
+def _section(model: type[BaseModel]) -> dict[str, Any]:
+    """Return a section's own schema; the schemas of the sections within are put in by the caller."""
+    plain = model.model_json_schema()
+    plain.pop("$defs", None)
     return _loose(_described(plain, model))
 
 
-def _target(value: Mapping[str, Any]) -> str:
-    """Return the name of the definition that a property refers to, by itself or as one of several choices."""
-    choices = [value, *value.get("anyOf", []), *value.get("allOf", [])]
-    return next((c["$ref"].rpartition("/")[2] for c in choices if "$ref" in c), "")
-
-
-def _class(name: str) -> type[BaseModel] | None:
-    return next((cls for cls in _subclasses(Section) if cls.__name__ == name), None)
-
-
-def _subclasses(cls: type[Section]) -> list[type[Section]]:
-    return [inner for direct in cls.__subclasses__() for inner in (direct, *_subclasses(direct))]
-
-
-def _described(schema: dict[str, Any], cls: type[BaseModel] | None) -> dict[str, Any]:
+def _described(schema: dict[str, Any], cls: type) -> dict[str, Any]:
     """Put the `Args:` of the class docstring beside their keys, and its first line above them."""
-    texts = documented(cls) if cls else {}
+    texts = documented(cls)
     for name, value in schema.get("properties", {}).items():
         value.pop("title", None)
         if name in texts:
             value["description"] = texts[name]
-    schema["description"] = (cls.__doc__ or "").partition("\n")[0] if cls else ""
+    schema["description"] = (cls.__doc__ or "").partition("\n")[0]
     schema.pop("title", None)
     return schema
 
@@ -107,8 +87,8 @@ def _dataset() -> dict[str, Any]:
     return {"description": documented(Data)["dataset"], "anyOf": [*names["anyOf"], {"type": "array", "items": names}]}
 
 
-def _loss_keys(definitions: dict[str, Any]) -> dict[str, Any]:
-    properties = _section(LossPart, definitions)["properties"]
+def _loss_keys() -> dict[str, Any]:
+    properties = _section(LossPart)["properties"]
     return {key: properties[key] for key in ("weight", "views", "queue")}
 
 
@@ -118,13 +98,13 @@ def _heads(definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _view(definitions: dict[str, Any]) -> dict[str, Any]:
-    view = _section(View, definitions)
+    view = _section(View)
     view["properties"]["augment"] |= {"type": "array", "items": {"oneOf": _named(AUGMENTERS, definitions, {})}}
     return view
 
 
 def _keyed(registry: Registry[Any], definitions: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a section of components: a table is told by its `name`, else by its key."""
+    """Return the schema of a section of components: its `name`, else its key says which."""
     named = _named(registry, definitions, own)
     keys = {}
     for number, entry in enumerate(registry):

@@ -1,8 +1,6 @@
-"""A recipe's name or path → a complete recipe, and where each of its values came from.
+"""A recipe's name or path → a complete recipe: files read and merged along `extends`, `--set` and `--unset` applied.
 
-A recipe and those it extends, as one set of tables.
-
-`--set dotted.key=value` and `--unset dotted.key`: single values laid over a recipe's tables.
+Every value keeps the place it came from, so that a message can name it.
 """
 
 from __future__ import annotations
@@ -20,46 +18,45 @@ from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import validate
 from registry.errors import suggestion
 
-
-@dataclass(frozen=True)
-class LoadedRecipe:
-    """A recipe and where it came from.
-
-    Args:
-        recipe: Complete and validated.
-        name: Bare name where it has one, such as "mini/ifcl_en"; else the file's stem.
-        text: The file as written.
-        tables: Everything inherited and overridden joined, defaults not yet written in.
-    """
-
-    recipe: Recipe
-    name: str
-    path: Path
-    text: str
-    tables: dict[str, Any]
-    origins: Origins
+COMPONENT_TABLES = ("encoders", "losses", "evaluators")
+"""Sections whose every table is a component, its `name` defaulting to its key."""
+OWN_KEYS = frozenset({"name", "weight", "views", "queue", "heads"})
+"""Keys of a component's table that belong to the recipe: a change of component keeps them."""
+STUDY = "study"
+"""The one table of a study's file."""
+_MERGE_KEYS = ("extends", "remove")
 
 
 @dataclass(frozen=True)
 class WrittenRecipe:
-    """A recipe's files, read and joined but not validated: what several settings of it have in common."""
+    """A recipe's files, read and merged but not validated: what several settings of it have in common.
+
+    Args:
+        name: Bare name where it has one, such as "mini/ifcl_en"; else the file's stem.
+        tables: Everything inherited and overridden, defaults not yet written in.
+        origins: Where each value came from.
+    """
 
     name: str
     path: Path
-    sources: tuple[Source, ...]
     tables: dict[str, Any]
+    origins: Origins
+
+    @property
+    def text(self) -> str:
+        """The file as written."""
+        return self.origins.sources[0].text
 
 
-def read(name_or_path: str) -> WrittenRecipe:
-    """Find, read and merge a recipe.
+@dataclass(frozen=True)
+class LoadedRecipe(WrittenRecipe):
+    """A recipe and where it came from.
 
-    Raises:
-        UnknownNameError: No recipe of that name.
-        RecipeError: A file cannot be read.
+    Args:
+        recipe: Complete and validated.
     """
-    path = find(name_or_path)
-    sources = chain(path)
-    return WrittenRecipe(name_of(path), path, sources, merged(sources))
+
+    recipe: Recipe
 
 
 def load(name_or_path: str, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> LoadedRecipe:
@@ -75,7 +72,19 @@ def load(name_or_path: str, overrides: Sequence[str] = (), unset: Sequence[str] 
         RecipeError: It cannot be read or is not valid; all reasons, each with its place.
     """
     changes = parse(overrides, unset)
-    return _complete(read(name_or_path), changes)
+    return _validated(read(name_or_path), changes)
+
+
+def read(name_or_path: str) -> WrittenRecipe:
+    """Find, read and merge a recipe.
+
+    Raises:
+        UnknownNameError: No recipe of that name.
+        RecipeError: A file cannot be read.
+    """
+    path = find(name_or_path)
+    sources = chain(path)
+    return WrittenRecipe(name_of(path), path, merged(sources), Origins(sources))
 
 
 def changed(written: WrittenRecipe, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> LoadedRecipe:
@@ -84,15 +93,7 @@ def changed(written: WrittenRecipe, overrides: Sequence[str] = (), unset: Sequen
     Raises:
         RecipeError: It is not valid with these settings.
     """
-    return _complete(written, parse(overrides, unset))
-
-
-def _complete(written: WrittenRecipe, changes: Sequence[Override]) -> LoadedRecipe:
-    sources = written.sources
-    tables, where = apply(written.tables, changes)
-    labels = [(keys, change.label) for keys, change in zip(where, changes, strict=True) if not change.unset]
-    origins = Origins(sources, tuple(labels))
-    return LoadedRecipe(validate(tables, origins), written.name, written.path, sources[0].text, tables, origins)
+    return _validated(written, parse(overrides, unset))
 
 
 def with_value(loaded: LoadedRecipe, path: str, value: Any) -> LoadedRecipe:
@@ -101,33 +102,31 @@ def with_value(loaded: LoadedRecipe, path: str, value: Any) -> LoadedRecipe:
     Raises:
         RecipeError: The value does not fit, or the path leads nowhere.
     """
-    change: Override = assigned(path, value)
-    tables, where = apply(loaded.tables, [change])
-    origins = Origins(loaded.origins.sources, (*loaded.origins.overrides, (where[0], change.label)))
-    return LoadedRecipe(validate(tables, origins), loaded.name, loaded.path, loaded.text, tables, origins)
+    problems: list[Problem] = []
+    change = Override(_keys(path, "--set", problems), value, f"--set {path}")
+    if problems:
+        raise RecipeError(problems)
+    return _validated(loaded, [change])
 
 
-COMPONENT_TABLES = ("encoders", "losses", "evaluators")
-"""Sections whose every table is a component, its `name` defaulting to its key."""
-OWN_KEYS = frozenset({"name", "weight", "views", "queue", "heads"})
-"""Keys of a component's table that belong to the recipe: a change of component keeps them."""
-_MERGE_KEYS = ("extends", "remove")
-
-
-STUDY = "study"
-"""The one table of a study's file."""
+def _validated(written: WrittenRecipe, changes: Sequence[Override]) -> LoadedRecipe:
+    tables, where = apply(written.tables, changes)
+    labels = [(keys, change.label) for keys, change in zip(where, changes, strict=True) if not change.unset]
+    origins = Origins(written.origins.sources, (*written.origins.overrides, *labels))
+    return LoadedRecipe(written.name, written.path, tables, origins, validate(tables, origins))
 
 
 def chain(path: Path, *, study: bool = False) -> tuple[Source, ...]:
     """Return a recipe's file and those it extends, nearest first; with `study`, a study's, which extends studies.
 
     Raises:
-        RecipeError: One of them cannot be read, is unknown, is of the other sort, or extends itself by a detour.
+        RecipeError: One of them cannot be read, is unknown, is a study where a recipe belongs, or extends itself.
     """
     sources = [_read(path, study)]
+    keys: Keys = (STUDY, "extends") if study else ("extends",)
     while "extends" in _top(sources[-1], study):
-        last, keys = sources[-1], _extends(study)
-        parent = _parent(last, study)
+        last = sources[-1]
+        parent = _parent(last, keys, study)
         if any(parent.resolve() == source.path.resolve() for source in sources):
             circle = " → ".join(source.path.name for source in sources)
             raise _refused(last, keys, f"extends in a circle: {circle} → {parent.name}")
@@ -135,10 +134,6 @@ def chain(path: Path, *, study: bool = False) -> tuple[Source, ...]:
             raise _refused(last, keys, f"no such file: {parent}")
         sources.append(_read(parent, study))
     return tuple(sources)
-
-
-def _extends(study: bool) -> Keys:
-    return (STUDY, "extends") if study else ("extends",)
 
 
 def _top(source: Source, study: bool) -> dict[str, Any]:
@@ -156,8 +151,8 @@ def _read(path: Path, study: bool) -> Source:
     return source
 
 
-def _parent(source: Source, study: bool) -> Path:
-    name, keys = _top(source, study)["extends"], _extends(study)
+def _parent(source: Source, keys: Keys, study: bool) -> Path:
+    name = _top(source, study)["extends"]
     what = STUDY if study else "recipe"
     if not isinstance(name, str):
         raise _refused(source, keys, f"should be the name or the path of one {what}, in quotes")
@@ -168,6 +163,14 @@ def _parent(source: Source, study: bool) -> Path:
     if (source.path.parent / f"{name}.toml").is_file():
         hint = f" Did you mean '{name}.toml', the file beside this one?"
     raise _refused(source, keys, f"unknown {what} '{name}'.{hint}")
+
+
+def _problem(source: Source, keys: Keys, message: str) -> Problem:
+    return Problem(source.where(keys) or f"{source.label}:1:1", dotted(keys), message)
+
+
+def _refused(source: Source, keys: Keys, message: str) -> RecipeError:
+    return RecipeError([_problem(source, keys, message)])
 
 
 def merged(sources: tuple[Source, ...]) -> dict[str, Any]:
@@ -236,7 +239,7 @@ def _removals(source: Source, problems: list[Problem]) -> list[Any]:
 
 def _remove(tables: dict[str, Any], name: Any, number: int, source: Source, problems: list[Problem]) -> None:
     table: Any = tables
-    keys = _split(name)
+    keys = (isinstance(name, str) and dotted_keys(name)) or ()
     for key in keys[:-1]:
         table = table.get(key) if isinstance(table, dict) else None
     if isinstance(table, dict) and keys and keys[-1] in table:
@@ -247,18 +250,6 @@ def _remove(tables: dict[str, Any], name: Any, number: int, source: Source, prob
     problems.append(_problem(source, ("remove", number), message))
 
 
-def _split(name: Any) -> list[str]:
-    try:
-        table: Any = tomllib.loads(f"{name} = 0") if isinstance(name, str) else {}
-    except ValueError:
-        return []
-    keys = []
-    while isinstance(table, dict) and table:
-        key, table = next(iter(table.items()))
-        keys.append(key)
-    return keys
-
-
 def _paths(tables: dict[str, Any], prefix: str = "") -> list[str]:
     found = []
     for key, value in tables.items():
@@ -266,15 +257,6 @@ def _paths(tables: dict[str, Any], prefix: str = "") -> list[str]:
         if isinstance(value, dict):
             found += _paths(value, f"{prefix}{key}.")
     return found
-
-
-def _problem(source: Source, keys: Keys, message: str) -> Problem:
-    where = source.where(keys) or f"{source.label}:1:1"
-    return Problem(where, ".".join(str(key) for key in keys), message)
-
-
-def _refused(source: Source, keys: Keys, message: str) -> RecipeError:
-    return RecipeError([_problem(source, keys, message)])
 
 
 @dataclass(frozen=True)
@@ -297,7 +279,7 @@ def parse(assignments: Sequence[str], unset: Sequence[str] = ()) -> list[Overrid
     """Return the overrides that `--set` and `--unset` texts mean; a value that is not TOML counts as text.
 
     Raises:
-        RecipeError: An assignment has no `=` or its key cannot be read; all of them are told.
+        RecipeError: An assignment has no `=` or its key cannot be read; all such are named.
     """
     problems: list[Problem] = []
     overrides = [Override(_keys(key, "--unset", problems), None, f"--unset {key}", unset=True) for key in unset]
@@ -314,25 +296,19 @@ def parse(assignments: Sequence[str], unset: Sequence[str] = ()) -> list[Overrid
     return sorted(overrides, key=lambda o: (not o.unset, bool(o.keys) and o.keys[-1] != "name"))
 
 
-def assigned(path: str, value: Any) -> Override:
-    """Return the override that puts a value, not text, at a dotted path.
-
-    Raises:
-        RecipeError: The path cannot be read.
-    """
-    problems: list[Problem] = []
-    keys = _keys(path, "--set", problems)
-    if problems:
-        raise RecipeError(problems)
-    return Override(keys, value, f"--set {path}")
-
-
 def _keys(text: str, option: str, problems: list[Problem]) -> tuple[str, ...]:
+    keys = dotted_keys(text)
+    if keys is None:
+        problems.append(Problem(f"{option} {text.strip()}", "", "the key is not a dotted TOML key such as train.seed"))
+    return keys or ()
+
+
+def dotted_keys(text: str) -> tuple[str, ...] | None:
+    """Return the parts of a dotted TOML key; None where the text is none."""
     try:
         table: Any = tomllib.loads(f"{text} = 0")
     except ValueError:
-        problems.append(Problem(f"{option} {text.strip()}", "", "the key is not a dotted TOML key such as train.seed"))
-        return ()
+        return None
     keys: list[str] = []
     while isinstance(table, dict) and len(table) == 1:
         key, table = next(iter(table.items()))
@@ -353,7 +329,7 @@ def apply(tables: dict[str, Any], overrides: Sequence[Override]) -> tuple[dict[s
     """Return new tables with every override in them, and the path that each one means there.
 
     Raises:
-        RecipeError: A path leads through something that is not there or not a table; all of them are told.
+        RecipeError: A path leads through something that is not there or not a table; all such are named.
     """
     changed = copy.deepcopy(tables)
     problems: list[Problem] = []

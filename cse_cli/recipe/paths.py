@@ -1,7 +1,4 @@
-"""Dotted paths into a complete recipe: those that `tune` and `--param` may name.
-
-What a recipe says at a dotted path.
-"""
+"""Dotted paths into a complete recipe: what can be set, and what stands there."""
 
 from __future__ import annotations
 
@@ -47,22 +44,6 @@ def parts(recipe: Recipe) -> Iterator[tuple[Keys, Part]]:
         yield ("queue",), recipe.queue
 
 
-def check_tune_paths(recipe: Recipe, problems: Problems) -> None:
-    """Report tuning ranges that name nothing, or have neither two ends nor choices."""
-    known = values(recipe)
-    for name, about in recipe.tune.items():
-        for number, path in enumerate(about.paths):
-            if path not in known:
-                message = f"the recipe has no '{path}'.{suggestion(path, known)}"
-                problems.add(("tune", name, "paths", number), message)
-        if about.low is not None and about.high is not None and about.low >= about.high:
-            problems.add(("tune", name, "high"), f"should be greater than low, {about.low:g}, not {about.high:g}")
-        if about.choices is not None and (about.low is not None or about.high is not None):
-            problems.add(("tune", name, "choices"), "give either choices or low and high", at_key=True)
-        if about.log and about.low is not None and about.low <= 0:
-            problems.add(("tune", name, "low"), f"should be greater than 0 on a log scale, not {about.low:g}")
-
-
 def setting(recipe: Recipe, path: str) -> Any:
     """Return the value at a dotted path, a component's name included; None where nothing stands.
 
@@ -78,3 +59,19 @@ def setting(recipe: Recipe, path: str) -> Any:
 
 def _by_name(parts: Sequence[Any]) -> dict[str, Any]:
     return {str(part["name"]): part for part in parts if isinstance(part, Mapping) and "name" in part}
+
+
+def check_tune_paths(recipe: Recipe, problems: Problems) -> None:
+    """Report tuning ranges that name nothing, or have neither two ends nor choices."""
+    known = values(recipe)
+    for name, about in recipe.tune.items():
+        for number, path in enumerate(about.paths):
+            if path not in known:
+                message = f"the recipe has no '{path}'.{suggestion(path, known)}"
+                problems.add(("tune", name, "paths", number), message)
+        if about.low is not None and about.high is not None and about.low >= about.high:
+            problems.add(("tune", name, "high"), f"should be greater than low, {about.low:g}, not {about.high:g}")
+        if about.choices is not None and (about.low is not None or about.high is not None):
+            problems.add(("tune", name, "choices"), "give either choices or low and high", at_key=True)
+        if about.log and about.low is not None and about.low <= 0:
+            problems.add(("tune", name, "low"), f"should be greater than 0 on a log scale, not {about.low:g}")

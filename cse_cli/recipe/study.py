@@ -1,23 +1,19 @@
-"""The shape of a study. Text becomes a `Study` in `cse_cli.recipe.study`, nowhere else.
+"""Studies: the shape of a `[study]` file, reading it along `extends`, and checking it.
 
-A study's name or path → a `Study`; what its recipes say is checked when its cells are made.
-
-What a study says as a whole, held against itself and against the paper's table it answers.
-
-Scores and axes that a study names, held against the recipes of its cells.
+A study is checked by itself, against the paper's table that it answers, and, once its cells are made
+(`cse_cli.recipe.cells`), against the recipes of its cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from cse_cli.recipe.draft import check_section
-from cse_cli.recipe.errors import Found, Keys, Origins, Problems, RecipeError, shown_value
+from cse_cli.recipe.errors import Finding, Keys, Origins, Problems, RecipeError, nearest, shown_value
 from cse_cli.recipe.files import all_studies, is_study, name_of
 from cse_cli.recipe.load import STUDY, chain
 from cse_cli.recipe.paths import setting, values
@@ -26,6 +22,9 @@ from registry import EVALUATORS, papers
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import AVERAGE
 
+ROW, STEP, MEASURES = "row", "step", "measures."
+"""X axes of a study's figure that are no setting: rows by name, training steps, a measure by its name."""
+SEED = "train.seed"
 Seed = Annotated[Whole, Field(lt=2**32)]
 Scalar = bool | int | float | str
 Value = Scalar | tuple[Scalar, ...]
@@ -71,8 +70,7 @@ class FigureSpec(Section):
     """What is drawn of a study.
 
     Args:
-        x: A dotted path of the recipe, "row" for the rows by name, "step" for curves, or "measures." and the name of a
-            measure.
+        x: A dotted path of the recipe, "row" for the rows by name, "step" for curves, or "measures.NAME".
         y: "evaluator.metric" or "avg"; what the cells are about if left out.
         log_x: Logarithmic x axis.
         lines: A dotted path: cells of one value there are one line. The table's columns are if left out.
@@ -133,9 +131,6 @@ class Study(StudyTable):
         return key, identifier
 
 
-__all__ = ["all_studies", "find_study", "is_study", "load_study", "origins_of", "outline", "studies_of"]
-
-
 def find_study(name: str) -> Path | None:
     """Return the file of the study that a path or a bare name means; None where it means none."""
     if name.endswith(".toml") or Path(name).is_absolute():
@@ -157,20 +152,13 @@ def load_study(name_or_path: str) -> Study:
     if path is None:
         near = suggestion(name_or_path, all_studies())
         raise UnknownNameError(f"unknown study '{name_or_path}'.{near}", "`cse list studies` shows all of them")
-    origins = origins_of(path)
-    problems = Problems()
-    table = _checked(_merged(origins), problems)
-    if table is not None:
-        check_rules(table, problems)
-        check_paper(table, problems)
-    if problems.found or table is None:
-        raise origins.error(problems.found, STUDY)
+    table = outline(path, with_paper=True)
     fields = {name: getattr(table, name) for name in StudyTable.model_fields}
     return Study.model_construct(**fields, name=name_of(path), path=path)
 
 
 def studies_of(paper_key: str, identifier: str) -> list[Study]:
-    """Return the studies that answer a table or figure; files that cannot be read are `cse check`'s to tell.
+    """Return the studies that answer a table or figure; files that cannot be read are left to `cse check`.
 
     Raises:
         RecipeError: One that answers it is not valid.
@@ -186,8 +174,12 @@ def studies_of(paper_key: str, identifier: str) -> list[Study]:
     return found
 
 
-def outline(path: Path) -> StudyTable:
-    """Return what a study says, checked against itself alone: enough for a list, without the papers.
+def outline(path: Path, *, with_paper: bool = False) -> StudyTable:
+    """Return a study's table, checked by itself: enough for a list.
+
+    Args:
+        path: Of the study's file.
+        with_paper: Check it against the paper's table that it answers, too.
 
     Raises:
         RecipeError: It cannot be read or is not valid.
@@ -196,7 +188,9 @@ def outline(path: Path) -> StudyTable:
     problems = Problems()
     table = _checked(_merged(origins), problems)
     if table is not None:
-        check_rules(table, problems)
+        _check_rules(table, problems)
+        if with_paper:
+            _check_paper(table, problems)
     if problems.found or table is None:
         raise origins.error(problems.found, STUDY)
     return table
@@ -214,7 +208,7 @@ def _merged(origins: Origins) -> dict[str, Any]:
         own = source.tables[STUDY]
         if not isinstance(own, Mapping):
             message = f"should be a table, not {shown_value(own)}"
-            raise Origins((source,)).error([Found((STUDY,), message)], STUDY)
+            raise Origins((source,)).error([Finding((STUDY,), message)], STUDY)
         for one, other in (("rows", "grid"), ("grid", "rows")):
             if one in own:
                 merged.pop(other, None)
@@ -223,7 +217,7 @@ def _merged(origins: Origins) -> dict[str, Any]:
 
 
 def _checked(written: dict[str, Any], problems: Problems) -> StudyTable | None:
-    """Check rows and columns one at a time, so that each mistake is told in its place."""
+    """Check rows and columns one at a time, so that each mistake is reported at its place."""
     tables = {key: value for key, value in written.items() if key not in ("rows", "columns")}
     table = check_section(StudyTable, {**tables, **_flat_grid(tables)}, (STUDY,), problems)
     if table is None:
@@ -255,11 +249,8 @@ def _leaves(table: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
     return found
 
 
-SEED = "train.seed"
-
-
-def check_rules(study: StudyTable, problems: Problems) -> None:
-    """Report every rule that a study breaks by itself although each of its tables is right."""
+def _check_rules(study: StudyTable, problems: Problems) -> None:
+    """Report the rules between its tables that a study breaks."""
     _check_cells(study, problems)
     _check_seeds(study, problems)
     _check_scores(study, problems)
@@ -306,19 +297,19 @@ def _paths(study: StudyTable) -> Iterator[tuple[Keys, str]]:
     """Yield the dotted path of everything a study sets, and where."""
     for name in study.grid:
         yield (STUDY, "grid", name), name
-    for keys, change in changes(study):
+    for keys, change in _changes(study):
         for number, text in enumerate(change.set):
             yield (*keys, "set", number), text.partition("=")[0].strip()
 
 
-def changes(study: StudyTable) -> Iterator[tuple[Keys, Change]]:
+def _changes(study: StudyTable) -> Iterator[tuple[Keys, Change]]:
     """Yield the study itself, its rows and its columns, and where each stands."""
     yield (STUDY,), study
     yield from (((STUDY, "rows", number), row) for number, row in enumerate(study.rows))
     yield from (((STUDY, "columns", number), column) for number, column in enumerate(study.columns))
 
 
-def scores(study: StudyTable) -> Iterator[tuple[Keys, str]]:
+def _scores(study: StudyTable) -> Iterator[tuple[Keys, str]]:
     """Yield every "evaluator.metric" or "avg" that is written, and where."""
     if study.score is not None:
         yield (STUDY, "score"), study.score
@@ -330,13 +321,13 @@ def scores(study: StudyTable) -> Iterator[tuple[Keys, str]]:
 
 
 def _check_scores(study: StudyTable, problems: Problems) -> None:
-    for keys, score in scores(study):
+    for keys, score in _scores(study):
         evaluator, _, metric = score.partition(".")
         if score != papers.AVERAGE and not (evaluator and metric):
             problems.add(keys, f'should be "evaluator.metric", such as "stsb.spearman", or "{papers.AVERAGE}"')
 
 
-def check_paper(study: StudyTable, problems: Problems) -> None:
+def _check_paper(study: StudyTable, problems: Problems) -> None:
     """Report a paper, table, row or column that was never printed."""
     if study.paper is None:
         return
@@ -349,7 +340,7 @@ def check_paper(study: StudyTable, problems: Problems) -> None:
     known = [*paper.tables, *paper.figures]
     if identifier not in known:
         words = f"paper '{key}' has no table or figure '{identifier}'" if slash else 'should be "key/table"'
-        problems.add((STUDY, "paper"), f"{words}.{_near(identifier, known)}")
+        problems.add((STUDY, "paper"), f"{words}.{nearest(identifier, known)}")
     elif identifier in paper.tables:
         _check_printed(study, paper.tables[identifier], problems)
 
@@ -362,24 +353,18 @@ def _check_printed(study: StudyTable, table: papers.Table, problems: Problems) -
         *((keys, name, "column", headings) for keys, name in _headings(study)),
     ]:
         if name not in printed:
-            problems.add(keys, f"table '{study.paper}' has no {what} '{name}'.{_near(name, printed)}")
+            problems.add(keys, f"table '{study.paper}' has no {what} '{name}'.{nearest(name, printed)}")
     if study.grid:
         message = "a paper's table is answered row by row: name its rows instead of a grid"
         problems.add((STUDY, "grid"), message, at_key=True)
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    return suggestion(name, known) or f" Known: {', '.join(known)}."
-
-
-ROW = "row"
-STEP = "step"
-MEASURES = "measures."
-Check = Callable[[Recipe], str | None]
+Check = Callable[[str, Recipe], str | None]
+"""Name that a study writes, recipe → what is wrong with the name there."""
 
 
 def check_named(study: Study, made: Sequence[tuple[Column | None, Recipe]], problems: Problems) -> None:
-    """Report scores and axes that recipes know nothing of.
+    """Report scores and axes that the recipes of a study do not have.
 
     Columns may score by different recipes: what the study as a whole names must be known to one of them.
 
@@ -388,25 +373,26 @@ def check_named(study: Study, made: Sequence[tuple[Column | None, Recipe]], prob
         made: Column and recipe of each cell.
         problems: Where they are noted.
     """
-    recipes = [recipe for _, recipe in made]
     for column, recipe in made:
         if column is not None and column.score is not None:
-            keys = (STUDY, "columns", study.columns.index(column), "score")
-            _known_to_one(partial(_score_problem, column.score), [recipe], keys, problems)
-    if study.score is not None:
-        _known_to_one(partial(_score_problem, study.score), recipes, (STUDY, "score"), problems)
+            place = (STUDY, "columns", study.columns.index(column), "score")
+            _known_to_one(_score_problem, column.score, [recipe], place, problems)
+    named: list[tuple[Keys, str | None, Check]] = [((STUDY, "score"), study.score, _score_problem)]
     if study.figure is not None:
-        _known_to_one(partial(_axis_problem, study.figure.x), recipes, (STUDY, "figure", "x"), problems)
-        if study.figure.lines is not None:
-            _known_to_one(partial(_path_problem, study.figure.lines), recipes, (STUDY, "figure", "lines"), problems)
-        if study.figure.y is not None:
-            _known_to_one(partial(_score_problem, study.figure.y), recipes, (STUDY, "figure", "y"), problems)
+        named += [
+            ((STUDY, "figure", "x"), study.figure.x, _axis_problem),
+            ((STUDY, "figure", "lines"), study.figure.lines, _path_problem),
+            ((STUDY, "figure", "y"), study.figure.y, _score_problem),
+        ]
+    for keys, name, check in named:
+        if name is not None:
+            _known_to_one(check, name, [recipe for _, recipe in made], keys, problems)
 
 
-def _known_to_one(check: Check, recipes: Sequence[Recipe], keys: Keys, problems: Problems) -> None:
+def _known_to_one(check: Check, name: str, recipes: Sequence[Recipe], keys: Keys, problems: Problems) -> None:
     first: str | None = None
     for recipe in recipes:
-        if (problem := check(recipe)) is None:
+        if (problem := check(name, recipe)) is None:
             return
         first = first or problem
     if first is not None:
@@ -419,14 +405,16 @@ def _score_problem(score: str, recipe: Recipe) -> str | None:
     name, _, metric = score.partition(".")
     part = recipe.evaluators.get(name)
     if part is None:
-        return f"the recipe has no evaluator '{name}'.{_near_checks(name, recipe.evaluators)}"
+        return f"the recipe has no evaluator '{name}'.{nearest(name, recipe.evaluators)}"
     metrics = EVALUATORS[part.name].cls.metrics
-    return None if metric in metrics else f"evaluator '{name}' has no metric '{metric}'.{_near_checks(metric, metrics)}"
+    return None if metric in metrics else f"evaluator '{name}' has no metric '{metric}'.{nearest(metric, metrics)}"
 
 
 def _axis_problem(x: str, recipe: Recipe) -> str | None:
     """Return what is wrong with an x axis; measures are known only after a run."""
-    return None if x in (ROW, STEP) or x.startswith(MEASURES) else _path_problem(x, recipe, (ROW, STEP))
+    if x in (ROW, STEP) or x.startswith(MEASURES):
+        return None
+    return _path_problem(x, recipe, (ROW, STEP))
 
 
 def _path_problem(path: str, recipe: Recipe, instead: Sequence[str] = ()) -> str | None:
@@ -434,7 +422,3 @@ def _path_problem(path: str, recipe: Recipe, instead: Sequence[str] = ()) -> str
     if path in known or setting(recipe, path) is not None:
         return None
     return f"the recipe has no '{path}'.{suggestion(path, [*known, *instead])}"
-
-
-def _near_checks(name: str, known: Iterable[str]) -> str:
-    return suggestion(name, known) or f" Known: {', '.join(known)}."

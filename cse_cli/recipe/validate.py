@@ -1,11 +1,4 @@
-"""Merged tables → a complete recipe, or every reason why not.
-
-The names in a recipe looked up: encoders, views, inputs of losses.
-
-Rules between the sections of a recipe: selection, paper row, budget, tuning.
-
-What a recipe says of its data, held against the catalogue: names, splits, columns.
-"""
+"""Merged tables → a complete recipe, or every reason why not: names, rules between sections, data sets and splits."""
 
 from __future__ import annotations
 
@@ -15,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cse_cli.recipe.draft import Checked, Draft, check_top_level, draft
-from cse_cli.recipe.errors import Keys, Origins, Problems
+from cse_cli.recipe.errors import Keys, Origins, Problems, nearest
 from cse_cli.recipe.paths import check_tune_paths
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, Part, Recipe, Train
 from registry import catalogue, papers
@@ -34,13 +27,13 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
         problems.add(keys, f"{value} is not a value a recipe can have")
     check_top_level(tables, problems)
     parts = draft(tables, origins, problems)
-    check_references(parts, problems)
-    check_rules(parts, problems)
-    check_data(parts, tables, problems)
-    recipe = None if problems.found else _complete(tables, parts)
-    if recipe is not None:
+    _check_references(parts, problems)
+    _check_rules(parts, problems)
+    _check_data(parts, tables, problems)
+    if not problems.found:
+        recipe = _complete(tables, parts)
         check_tune_paths(recipe, problems)
-    if problems.found or recipe is None:
+    if problems.found:
         raise origins.error(problems.found)
     return recipe
 
@@ -64,14 +57,14 @@ def _out_of_range(value: Any) -> bool:
 
 
 def _complete(tables: Mapping[str, Any], parts: Draft) -> Recipe:
-    inputs = complete_inputs(parts)
+    inputs = _complete_inputs(parts)
     plain = {key: tables[key] for key in ("schema", "title", "description", "language") if key in tables}
     return Recipe(
         **plain,
         paper=parts.paper,
         data=parts.data or Data(),
         encoders={
-            name: EncoderPart(name=part.table["name"], params=part.params, heads=_built(parts.heads[name]))
+            name: EncoderPart(name=part.table["name"], params=part.params, heads=_parts(parts.heads[name]))
             for name, part in parts.encoders.items()
         },
         views={
@@ -82,12 +75,12 @@ def _complete(tables: Mapping[str, Any], parts: Draft) -> Recipe:
         losses={name: loss.model_copy(update={"views": inputs[name]}) for name, loss in parts.losses.items()},
         train=parts.train or Train(),
         evaluate=parts.evaluate or Evaluate(),
-        evaluators=_built(parts.evaluators),
+        evaluators=_parts(parts.evaluators),
         tune=parts.tune,
     )
 
 
-def _built(parts: Mapping[str, Checked]) -> dict[str, Part]:
+def _parts(parts: Mapping[str, Checked]) -> dict[str, Part]:
     return {name: _part(part) for name, part in parts.items()}
 
 
@@ -95,20 +88,20 @@ def _part(part: Checked) -> Part:
     return Part(name=part.table["name"], params=part.params)
 
 
-def check_references(draft: Draft, problems: Problems) -> None:
+def _check_references(draft: Draft, problems: Problems) -> None:
     """Report every encoder, view and input that a recipe names and does not have, and views that nothing uses."""
     used = _check_losses(draft, problems)
     for name, view in draft.views.items():
         _known("encoder", view.encoder, draft.encoders, ("views", name, "encoder"), problems)
-    for part in draft.parts():
+    for part in draft.parts:
         used |= _check_part(part, draft, problems)
     for name in draft.views:
-        if name not in used and all(part.entry is not None for part in draft.parts()):
+        if name not in used and all(part.entry is not None for part in draft.parts):
             message = "no loss, queue or augmenter uses this view: it would only cost time; remove it"
             problems.add(("views", name), message, at_key=True)
 
 
-def complete_inputs(draft: Draft) -> dict[str, dict[str, str]]:
+def _complete_inputs(draft: Draft) -> dict[str, dict[str, str]]:
     """Return loss → input → view, with the views that inputs take by default."""
     complete: dict[str, dict[str, str]] = {}
     for name, loss in draft.losses.items():
@@ -151,7 +144,7 @@ def _refuse_input(loss: str, given: str, inputs: Iterable[str], keys: Keys, prob
 
 def _missing_view(name: str, loss: str, i: str, view: str, draft: Draft, problems: Problems) -> None:
     keys: Keys = ("losses", name, "views", i) if i in draft.losses[name].views else ("losses", name)
-    hint = suggestion(view, draft.views) or f" Known: {', '.join(draft.views) or 'none'}."
+    hint = nearest(view, draft.views)
     advice = "" if len(keys) > 2 else f' Declare [views.{view}], or map it: views = {{ {i} = "…" }}.'
     message = f"loss '{loss}' needs a view for '{i}': unknown view '{view}'.{hint}{advice}"
     problems.add(keys, message, at_key=len(keys) == 2)
@@ -196,8 +189,8 @@ _MAY_CHOOSE = ("dev", "val", "train")
 """How splits begin whose scores may choose a state."""
 
 
-def check_rules(draft: Draft, problems: Problems) -> None:
-    """Report every rule that a recipe breaks although each of its tables is right by itself."""
+def _check_rules(draft: Draft, problems: Problems) -> None:
+    """Report the rules between its sections that a recipe breaks."""
     _check_budget(draft, problems)
     _check_queue(draft, problems)
     _check_encoders(draft, problems)
@@ -237,7 +230,7 @@ def _check_encoders(draft: Draft, problems: Problems) -> None:
         message = f"unknown encoder '{scored}'.{hint} Known: {', '.join(draft.encoders)}."
         problems.add(("evaluate", "encoder"), message)
     used = {scored, *(view.encoder for view in draft.views.values())}
-    for part in draft.parts():
+    for part in draft.parts:
         references = part.entry.references if part.entry else ()
         used |= {str(part.params.get(r.parameter)) for r in references if r.kind == "encoder"}
     for name in draft.encoders:
@@ -253,14 +246,12 @@ def _check_select(draft: Draft, problems: Problems) -> None:
     name, _, metric = draft.evaluate.select.partition(".")
     part = draft.evaluators.get(name)
     if part is None:
-        hint = suggestion(name, draft.evaluators) or f" Known: {', '.join(draft.evaluators) or 'none'}."
-        problems.add(keys, f"unknown evaluator '{name}'.{hint}")
+        problems.add(keys, f"unknown evaluator '{name}'.{nearest(name, draft.evaluators)}")
         return
     if part.entry is None:
         return
     if metric not in part.entry.cls.metrics:
-        known = [f"{name}.{m}" for m in part.entry.cls.metrics]
-        hint = suggestion(draft.evaluate.select, known) or f" Known: {', '.join(known)}."
+        hint = nearest(draft.evaluate.select, [f"{name}.{m}" for m in part.entry.cls.metrics])
         problems.add(keys, f"evaluator '{name}' has no metric '{metric}'.{hint}")
     if is_test_split(part.params) and not draft.evaluate.allow_test_selection:
         split = f"split '{part.params['split']}'" if "split" in part.params else "no `split` of its own"
@@ -278,14 +269,18 @@ def _check_paper(draft: Draft, problems: Problems) -> None:
         return
     table = tables.get(draft.paper.table)
     if table is None:
-        hint = suggestion(draft.paper.table, tables) or f" Known: {', '.join(tables)}."
-        problems.add(("paper", "table"), f"paper '{draft.paper.key}' has no table '{draft.paper.table}'.{hint}")
+        problems.add(
+            ("paper", "table"),
+            f"paper '{draft.paper.key}' has no table '{draft.paper.table}'.{nearest(draft.paper.table, tables)}",
+        )
     elif draft.paper.row not in table.rows:
-        hint = suggestion(draft.paper.row, table.rows) or f" Known: {', '.join(table.rows)}."
-        problems.add(("paper", "row"), f"table '{draft.paper.table}' has no row '{draft.paper.row}'.{hint}")
+        problems.add(
+            ("paper", "row"),
+            f"table '{draft.paper.table}' has no row '{draft.paper.row}'.{nearest(draft.paper.row, table.rows)}",
+        )
 
 
-def check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
+def _check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
     """Report data sets, splits and columns that the catalogue does not have; no file is looked for."""
     if draft.data is not None:
         _check_choice(draft, draft.data, problems)
@@ -327,7 +322,7 @@ def _check_streaming(draft: Draft, data: Data, problems: Problems) -> None:
 
 
 def _check_hub_set(name: str, keys: Keys, problems: Problems) -> None:
-    """Report a name that is not of the form of a hub data set; whether the hub has it is not asked here."""
+    """Report a name that is not of the form of a hub data set; the hub itself is not asked."""
     try:
         HubSet.parse(name)
     except CseError as error:

@@ -1,4 +1,4 @@
-"""Components, recipes and their checks, as tables on a terminal and plain lines elsewhere."""
+"""Components, recipes and their checks as tables, and problems as lines."""
 
 from __future__ import annotations
 
@@ -8,76 +8,66 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
-SCHEMA_VERSION = 1
-_HEADINGS = {
-    "augmenters": ("name", "acts on", "summary"),
-    "recipes": ("name", "title", "paper's row"),
-    "studies": ("name", "title", "paper's table", "rows", "seeds"),
-}  # fmt: skip
-
-
-def write_json(document: Mapping[str, Any]) -> None:
-    """Write one JSON document."""
-    text = json.dumps({"schema_version": SCHEMA_VERSION, **document}, ensure_ascii=False, indent=2, default=str)
-    sys.stdout.write(text + "\n")
+from cse_cli.core.console import stdout_console
+from cse_cli.core.tables import as_rich, plain_table
 
 
 def print_components(kinds: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Print one table a kind; a column for plug-ins only where there are some."""
-    console = _console()
-    for kind, lines in kinds.items():
-        table = _table(f"{kind} ({len(lines)})")
-        headings = _HEADINGS.get(kind, ("name", "summary"))
-        from_plugin = any(line["distribution"] != "cse" for line in lines)
-        for heading in (*headings, *(["from"] if from_plugin else [])):
-            table.add_column(heading, no_wrap=heading != "summary")
-        for line in lines:
-            middle = [", ".join(line["levels"])] if "levels" in line else []
-            end = [line["distribution"]] if from_plugin else []
-            table.add_row(*(escape(cell) for cell in (line["name"], *middle, line["summary"], *end)))
-        console.print(table)
-        console.print()
+    with stdout_console() as console:
+        for kind, lines in kinds.items():
+            columns = {"name": "l", **({"acts on": "l"} if kind == "augmenters" else {}), "summary": "p"}
+            if any(line["distribution"] != "cse" for line in lines):
+                columns["from"] = "l"
+            texts = {"name": "name", "summary": "summary", "from": "distribution"}
+            rows = [[line[texts[c]] if c in texts else ", ".join(line["levels"]) for c in columns] for line in lines]
+            _print_table(console, kind, columns, rows)
+            console.print()
 
 
 def print_recipes(lines: Sequence[Mapping[str, Any]]) -> None:
     """Print name, title and paper row of recipes."""
-    table = _table(f"recipes ({len(lines)})")
-    for heading in _HEADINGS["recipes"]:
-        table.add_column(heading, no_wrap=heading == "name")
-    for line in lines:
-        table.add_row(*(escape(str(line[key] or "")) for key in ("name", "title", "paper")))
-    _console().print(table)
+    columns = {"name": "l", "title": "p", "paper's row": "p"}
+    with stdout_console() as console:
+        _print_table(console, "recipes", columns, [(x["name"], x["title"], x["paper"] or "") for x in lines])
 
 
 def print_studies(lines: Sequence[Mapping[str, Any]]) -> None:
     """Print name, title, table and size of studies."""
-    table = _table(f"studies ({len(lines)})")
-    for heading in _HEADINGS["studies"]:
-        number = heading in ("rows", "seeds")
-        table.add_column(heading, no_wrap=heading == "name", justify="right" if number else "left")
-    for line in lines:
-        shown = (line["name"], line["title"], line["paper"] or "", str(line["rows"]), str(len(line["seeds"])))
-        table.add_row(*(escape(cell) for cell in shown))
-    _console().print(table)
+    columns = {"name": "l", "title": "p", "paper's table": "p", "rows": "r", "seeds": "r"}
+    rows = [(x["name"], x["title"], x["paper"] or "", str(x["rows"]), str(len(x["seeds"]))) for x in lines]
+    with stdout_console() as console:
+        _print_table(console, "studies", columns, rows)
+
+
+def _print_table(console: Console, what: str, columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows below their count; `columns` is heading → alignment."""
+    console.print(Text(f"{what} ({len(rows)})", "bold"))
+    console.print(as_rich(plain_table(list(columns), rows, align="".join(columns.values()))))
 
 
 def print_component(about: Mapping[str, Any]) -> None:
     """Print all of one component."""
-    console = _console()
-    console.print(f"[bold]{escape(about['name'])}[/bold]  ({about['kind']}, {about['distribution']})")
-    console.print(escape(f"{about['file']}:{about['line']}"), style="dim")
-    console.print()
-    console.print(escape(about["doc"]))
-    console.print()
-    for line in _facts(about):
-        console.print(escape(line))
-    if about["parameters"]:
-        console.print(_parameters(about["parameters"]))
-    else:
-        console.print("no parameters")
+    with stdout_console() as console:
+        console.print(Text.assemble((about["name"], "bold"), f"  ({about['kind']}, {about['distribution']})"))
+        console.print(Text(f"{about['file']}:{about['line']}", "dim"))
+        console.print(Text(f"\n{about['doc']}\n"))
+        for line in _facts(about):
+            console.print(Text(line))
+        if not about["parameters"]:
+            console.print("no parameters")
+            return
+        headings = ("parameter", "type", "default", "bounds", "tune")
+        rows = [
+            (p["name"], p["type"], "required" if p["required"] else _toml(p["default"]), p.get("bounds", ""), _range(p))
+            for p in about["parameters"]
+        ]
+        console.print(as_rich(plain_table(headings, rows, align="lpppp")))
+
+
+_SOURCES = {"sentences": "a view's sentence vectors", "encoded": "a view", "negatives": "the queue"}
 
 
 def _facts(about: Mapping[str, Any]) -> list[str]:
@@ -92,19 +82,6 @@ def _facts(about: Mapping[str, Any]) -> list[str]:
     if "metrics" in about:
         lines.append(f"metrics: {', '.join(about['metrics'])}; shown: {about['metric']}")
     return [*lines, ""] if lines else []
-
-
-_SOURCES = {"sentences": "a view's sentence vectors", "encoded": "a view", "negatives": "the queue"}
-
-
-def _parameters(parameters: Sequence[Mapping[str, Any]]) -> Table:
-    table = _table(None)
-    for heading in ("parameter", "type", "default", "bounds", "tune"):
-        table.add_column(heading, no_wrap=heading == "parameter")
-    for p in parameters:
-        default = "required" if p["required"] else _toml(p["default"])
-        table.add_row(*(escape(cell) for cell in (p["name"], p["type"], default, p.get("bounds", ""), _range(p))))
-    return table
 
 
 def _range(parameter: Mapping[str, Any]) -> str:
@@ -127,26 +104,12 @@ def print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
     wrong = sum(not check["valid"] for check in checks)
     studies = sum(check["kind"] == "study" for check in checks)
     recipes = len(checks) - studies
-    told = [f"{recipes} recipe{'' if recipes == 1 else 's'}"] if recipes or not studies else []
-    told += [f"{studies} {'study' if studies == 1 else 'studies'}"] if studies else []
-    sys.stdout.write(f"{' and '.join(told)} checked: {f'{wrong} with problems' if wrong else 'all valid'}\n")
+    counts = [f"{recipes} recipe{'' if recipes == 1 else 's'}"] if recipes or not studies else []
+    counts += [f"{studies} {'study' if studies == 1 else 'studies'}"] if studies else []
+    sys.stdout.write(f"{' and '.join(counts)} checked: {f'{wrong} with problems' if wrong else 'all valid'}\n")
 
 
 def warn_of_plugins(broken: Mapping[str, str]) -> None:
     """Name, on stderr, plug-ins that could not be imported."""
     for plugin, why in broken.items():
         sys.stderr.write(f"warning: plug-in {plugin} could not be imported: {why}\n")
-
-
-def _table(title: str | None) -> Table:
-    heading = None if title is None else escape(title)
-    return Table(
-        title=heading, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
-
-
-def _console() -> Console:
-    console = Console(highlight=False, soft_wrap=False)
-    if not console.is_terminal:
-        console.width = 400
-    return console

@@ -43,19 +43,16 @@ def run(
 
     here = place() or Place()
     if here.world > 1:
-        listen(here.rank)  # first: no library may start a thread before
+        listen(here.rank)  # before a library starts threads
         end_with_parent()
     from cse_cli.recipe.study import find_study
-    from cse_cli.runs.request import Asked, jobs
-    from cse_cli.runs.run import plan_all, run_all
+    from cse_cli.runs.request import RunRequest
+    from cse_cli.runs.run import run_as_rank, run_jobs, run_studies
 
-    asked = Asked(recipes or [], set_ or [], unset or [], seed, seeds, device, resume, workers, worker, processes)
+    request = RunRequest(
+        recipes or [], set_ or [], unset or [], seed, seeds, device, resume, workers, worker, processes, dry_run, json_
+    )
     if here.world > 1:
-        from cse_cli.runs.run import run_member
-
-        among_others(lambda: run_member(asked, here, dry_run=dry_run, as_json=json_))
-    if any(find_study(name) for name in asked.recipes):
-        from cse_cli.runs.run import run_studies
-
-        raise typer.Exit(run_studies(asked, dry_run=dry_run, as_json=json_))
-    raise typer.Exit(plan_all(jobs(asked), as_json=json_) if dry_run else run_all(jobs(asked), asked, as_json=json_))
+        among_others(lambda: run_as_rank(request, here))
+    is_study = any(find_study(name) for name in request.recipes)
+    raise typer.Exit(run_studies(request) if is_study else run_jobs(request))

@@ -1,11 +1,8 @@
-"""Several runs at once, each in a process and on a device of its own; the next one begins where one has ended.
+"""Jobs in processes of their own, as many at once as there are devices.
 
-Runs are handed out by the process that was asked for them, so that none needs to be claimed: unlike a study's, they are
-nobody else's business.
-
-The folder through which a process is given its run and gives back what became of it.
-
-Several processes at one study: the same command on each device, sharing through claims.
+A process gets its job and gives back what became of it through a folder. Each is `python -m cse_cli.runs.worker`: a
+command and not a forked or spawned function, so that it begins without the state of this process, and the leader of a
+session of its own, so that Ctrl-C at the terminal reaches this process alone, which ends each run once.
 """
 
 from __future__ import annotations
@@ -16,14 +13,13 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from threading import Lock, Thread
-from typing import Any
+from threading import Lock
 
 from cse_cli.core.devices import environment
 from cse_cli.core.distributed import LostRankError
@@ -31,90 +27,94 @@ from cse_cli.core.results import Result
 from cse_cli.training.build import Job
 from registry.errors import CseError, RunFailedError
 
-Say = Callable[[str, str], None]
-"""Is given the name of a run and a line it wrote."""
+LineWriter = Callable[[str, str], None]
+"""Is given the name of a process and a line it wrote."""
 
 
-def spread(jobs: Sequence[Job], places: Sequence[str], say: Say) -> list[Result | CseError]:
-    """Do jobs, as many at once as there are places, and return what became of each, in their order.
+def run_jobs_at_once(jobs: Sequence[Job], devices: Sequence[str], write: LineWriter) -> list[Result | CseError]:
+    """Run jobs, as many at once as there are devices, and return what became of each, in their order.
 
-    On Ctrl-C all runs are ended, and record it, before it goes on its way.
+    On Ctrl-C all runs are ended, and recorded as ended, before it is raised.
     """
-    crew = _Crew(places, say)
-    with ThreadPoolExecutor(len(places)) as pool:
-        futures: list[Future[Result | CseError]] = [pool.submit(crew.do, job) for job in jobs]
+    pool = _ProcessPool(devices, write)
+    with ThreadPoolExecutor(len(devices)) as threads:
+        futures = [threads.submit(pool.run, job) for job in jobs]
         try:
             return [future.result() for future in futures]
         except BaseException:
             for future in futures:
                 future.cancel()
-            crew.end()
+            pool.end()
             raise
 
 
-class _Crew:
-    """The processes at work.
+class _ProcessPool:
+    """The processes of several runs at once; one run is on each device at a time."""
 
-    Args:
-        places: Devices; one run is on each at a time.
-    """
-
-    def __init__(self, places: Sequence[str], say: Say) -> None:
+    def __init__(self, devices: Sequence[str], write: LineWriter) -> None:
         self._free: SimpleQueue[str] = SimpleQueue()
-        for place in places:
-            self._free.put(place)
-        self._count = len(places)
-        self._say = say
+        for device in devices:
+            self._free.put(device)
+        self._count = len(devices)
+        self._write = write
         self._lock = Lock()
         self._ended = False
-        self._working: set[subprocess.Popen[str]] = set()
+        self._running: set[subprocess.Popen[str]] = set()
 
-    def do(self, job: Job) -> Result | CseError:
-        """Do a job on the next free device."""
-        place = self._free.get()
+    def run(self, job: Job) -> Result | CseError:
+        """Run a job on the next free device."""
+        device = self._free.get()
         try:
-            with Handover.of(replace(job, device=place)) as handover:
-                code = self._wait(handover, place, f"{job.name} {place}")
-                return handover.result() or _error(handover, code)
+            with JobFolder.of(replace(job, device=device)) as folder:
+                code = self._wait(folder, device, f"{job.name} {device}")
+                return folder.result() or _error(folder, code)
         finally:
-            self._free.put(place)
+            self._free.put(device)
 
     def end(self) -> None:
-        """Ask all to end, and start no more."""
+        """Ask all processes to end, and start no more."""
         with self._lock:
             self._ended = True
-            for process in self._working:
-                process.terminate()  # they record the end of their run, so that it can be taken up again
+            for process in self._running:
+                process.terminate()  # they record the end of their run, so that it can be resumed
 
-    def _wait(self, handover: Handover, place: str, name: str) -> int:
+    def _wait(self, folder: JobFolder, device: str, name: str) -> int:
         with self._lock:
             if self._ended:
                 return 0
-            process = self._start(handover, place)
-            self._working.add(process)
+            command = [sys.executable, "-m", "cse_cli.runs.worker", str(folder.path), str(os.getpid())]
+            process = start_process(command, device, self._count, stdout=subprocess.DEVNULL)
+            self._running.add(process)
         with process:
-            for line in process.stderr or ():
-                if line.strip():
-                    self._say(name, line.rstrip())
+            write_lines(process, name, self._write)
         with self._lock:
-            self._working.remove(process)
+            self._running.remove(process)
         return process.returncode
 
-    def _start(self, handover: Handover, place: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "cse_cli.runs.worker", str(handover.path), str(os.getpid())],
-            env=environment(self._count, place),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C reaches the parent alone, which ends each process once
-        )
+
+def start_process(command: Sequence[str], device: str, count: int, stdout: int) -> subprocess.Popen[str]:
+    """Start one of `count` processes at once, in a session of its own, its stderr as a pipe."""
+    return subprocess.Popen(
+        command,
+        env=environment(count, device),
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
-def _error(handover: Handover, code: int) -> CseError:
-    if (failure := handover.failure(0)) is not None:
-        return failure.error()
-    run_id = handover.run_id()
+def write_lines(process: subprocess.Popen[str], name: str, write: LineWriter) -> None:
+    """Pass on the lines that a process writes on stderr, until it closes it."""
+    for line in process.stderr or ():
+        if line.strip():
+            write(name, line.rstrip())
+
+
+def _error(folder: JobFolder, code: int) -> CseError:
+    if (failure := folder.failure(0)) is not None:
+        return failure.error
+    run_id = folder.run_id()
     action = "run it again" if run_id is None else f"go on with: cse run --resume {run_id[:8]}"
     return RunFailedError(f"its process ended with code {code}", action)
 
@@ -124,151 +124,64 @@ class Failure:
     """Why a process ended before its run did.
 
     Args:
+        error: As it was raised, for whoever shows it.
         lost: Whether the cause is in another process.
     """
 
-    message: str
-    next_action: str | None
-    exit_code: int
+    error: CseError
     lost: bool
-
-    def error(self) -> CseError:
-        """Return it as it was raised, for whoever shows it."""
-        error = CseError(self.message, self.next_action)
-        error.exit_code = self.exit_code
-        return error
 
 
 @dataclass(frozen=True)
-class Handover:
-    """One run given to one process, or to several together. The folder is readable by its owner alone."""
+class JobFolder:
+    """One job given to one process, or to several together. The folder is readable by its owner alone."""
 
     path: Path
 
     @staticmethod
     @contextmanager
-    def of(job: Job) -> Iterator[Handover]:
+    def of(job: Job) -> Iterator[JobFolder]:
         """Give a job; the folder is deleted after the block."""
-        with TemporaryDirectory(prefix="cse-run-") as folder:
-            made = Handover(Path(folder))
-            made._job.write_bytes(pickle.dumps(job))
-            yield made
+        with TemporaryDirectory(prefix="cse-run-") as path:
+            folder = JobFolder(Path(path))
+            (folder.path / "job.pickle").write_bytes(pickle.dumps(job))
+            yield folder
 
     def job(self) -> Job:
         """Return what is to be run."""
-        job: Job = pickle.loads(self._job.read_bytes())
+        job: Job = pickle.loads((self.path / "job.pickle").read_bytes())
         return job
 
-    def begun(self, run_id: str) -> None:
+    def begin(self, run_id: str) -> None:
         """Keep which run it is, for a message after a death."""
-        self._run.write_text(run_id)
+        (self.path / "run").write_text(run_id)
 
     def run_id(self) -> str | None:
         """Return which run has begun."""
-        return self._run.read_text() if self._run.exists() else None
+        file = self.path / "run"
+        return file.read_text() if file.exists() else None
 
     def finish(self, result: Result) -> None:
         """Give the result back."""
-        self._result.write_text(result.model_dump_json(), encoding="utf-8")
+        (self.path / "result.json").write_text(result.model_dump_json(), encoding="utf-8")
 
     def result(self) -> Result | None:
         """Return the result, if the run came to its end."""
-        return Result.model_validate_json(self._result.read_bytes()) if self._result.exists() else None
+        file = self.path / "result.json"
+        return Result.model_validate_json(file.read_bytes()) if file.exists() else None
 
     def fail(self, rank: int, error: CseError) -> None:
         """Give back why a process ends."""
-        failure = Failure(error.message, error.next_action, error.exit_code, isinstance(error, LostRankError))
-        self._failure(rank).write_text(json.dumps(asdict(failure)), encoding="utf-8")
+        lost = isinstance(error, LostRankError)
+        failure = {"message": error.message, "action": error.next_action, "code": error.exit_code, "lost": lost}
+        (self.path / f"failure-{rank}.json").write_text(json.dumps(failure), encoding="utf-8")
 
     def failure(self, rank: int) -> Failure | None:
-        """Return what a process said before it ended."""
-        file = self._failure(rank)
-        return Failure(**json.loads(file.read_bytes())) if file.exists() else None
-
-    @property
-    def _job(self) -> Path:
-        return self.path / "job.pickle"
-
-    @property
-    def _run(self) -> Path:
-        return self.path / "run"
-
-    @property
-    def _result(self) -> Path:
-        return self.path / "result.json"
-
-    def _failure(self, rank: int) -> Path:
-        return self.path / f"failure-{rank}.json"
-
-
-"""Is given the name of a worker and a line it wrote."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What a worker leaves behind.
-
-    Args:
-        report: What it wrote on stdout; None where it died before.
-    """
-
-    name: str
-    code: int
-    report: dict[str, Any] | None
-
-
-def share(arguments: Sequence[str], places: Sequence[str], say: Say) -> list[Ended]:
-    """Run `cse run` with these arguments on every device at once, and return when the last has ended."""
-    with TemporaryDirectory() as folder:
-        files = [Path(folder) / str(number) for number in range(len(places))]
-        started = [_start(arguments, place, file, len(places)) for place, file in zip(places, files, strict=True)]
-        names = [f"{number} {place}" for number, place in enumerate(places, 1)]
-        readers = [
-            Thread(target=_tell, args=(process, name, say), daemon=True)
-            for process, name in zip(started, names, strict=True)
-        ]
-        try:
-            for reader in readers:
-                reader.start()
-            for process in started:
-                process.wait()
-        except BaseException:
-            for process in started:
-                process.terminate()  # they record the end of their run, so that it can be taken up again
-            raise
-        finally:
-            for process in started:
-                process.wait()
-            for reader in filter(Thread.is_alive, readers):
-                reader.join()  # also of those that were asked to end: they say how to go on
-        return [
-            Ended(name, process.returncode, _report(file))
-            for name, process, file in zip(names, started, files, strict=True)
-        ]
-
-
-def _start(arguments: Sequence[str], place: str, file: Path, count: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "cse_cli", "run", *arguments, "--device", place, "--worker"]
-    with file.open("wb") as out:
-        # A session of its own: Ctrl-C reaches the parent alone, which ends each worker once.
-        return subprocess.Popen(
-            command,
-            env=environment(count, place),
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-
-def _tell(process: subprocess.Popen[str], name: str, say: Say) -> None:
-    for line in process.stderr or ():
-        if line.strip():
-            say(name, line.rstrip())
-
-
-def _report(file: Path) -> dict[str, Any] | None:
-    with suppress(ValueError):
-        report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return report
-    return None
+        """Return what a process gave back before it ended."""
+        file = self.path / f"failure-{rank}.json"
+        if not file.exists():
+            return None
+        failure = json.loads(file.read_bytes())
+        error = CseError(failure["message"], failure["action"])
+        error.exit_code = failure["code"]
+        return Failure(error, failure["lost"])

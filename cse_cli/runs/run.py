@@ -1,34 +1,32 @@
-"""Does runs one after the other, several at once, or each in several processes, and prints what came of them.
-
-`cse run` in a process that torchrun has started: all of them do each run together.
-
-What `cse run STUDY` does: plan, run, report.
-"""
+"""`cse run`: recipes one after another, several at once or each in several processes; under torchrun; and studies."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
 from time import sleep
-from typing import TypeVar
+from typing import Any
 
 import torch.distributed as dist
 
 from cse_cli import tracking
-from cse_cli.core import distributed as lost
 from cse_cli.core.console import Screen, Silent
 from cse_cli.core.devices import choose, worker_devices
-from cse_cli.core.distributed import is_first_refused, joined
+from cse_cli.core.distributed import LostRankError, is_first_refused, joined, tell
 from cse_cli.core.processes import Place, end_with_parent
 from cse_cli.core.results import Result
 from cse_cli.data.requirements import fetch, requirements
-from cse_cli.recipe.completion import remember
 from cse_cli.recipe.study import find_study
-from cse_cli.runs.distributed import way
-from cse_cli.runs.executor import Ended, share, spread
-from cse_cli.runs.request import Asked, jobs, seeds
-from cse_cli.runs.study import Failure, Outcome, Plan, Share, Task, outcome, plan
+from cse_cli.runs.executor import run_jobs_at_once, start_process, write_lines
+from cse_cli.runs.placement import choose_placement
+from cse_cli.runs.request import RunRequest
+from cse_cli.runs.study import StudyFailure, StudyOutcome, StudyPlan, StudyWorker, plan_study
 from cse_cli.runs.study_view import (
     StudyScreen,
     WorkerLines,
@@ -38,247 +36,288 @@ from cse_cli.runs.study_view import (
     write_report,
     write_study_plans,
 )
-from cse_cli.runs.view import plan_run, print_plan, print_results, shown_metrics, write_json, write_plans
-from cse_cli.tracking.mlflow_tracker import sync
+from cse_cli.runs.view import describe_run, print_plan, print_results, shown_metrics, write_plans, write_results
+from cse_cli.tracking.unsent import sync
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute, prepare
 from registry import hub
 from registry.errors import CseError, MissingError
 
-Made = TypeVar("Made")
+_TOLD_SECONDS = 60.0
+"""How long a rank that has nothing to say waits for torchrun to end it."""
 
 
-def run_all(queue: Sequence[Job], asked: Asked, *, as_json: bool) -> int:
-    """Run jobs and print their results, in order; return the exit code.
+class _Failures:
+    """Errors of one job after another: each is shown, and the next job runs; the error of a single job is raised."""
+
+    def __init__(self, jobs: Sequence[Job], screen: Screen) -> None:
+        self.code = 0
+        self._alone = len(jobs) == 1
+        self._screen = screen
+
+    @contextmanager
+    def shown(self, job: Job) -> Iterator[None]:
+        try:
+            yield
+        except CseError as error:
+            if self._alone:
+                raise
+            self._screen.failed(job.name, error)
+            self.code = error.exit_code
+
+
+def run_jobs(request: RunRequest) -> int:
+    """Run the jobs of a request, or print what they would do; print results in order and return the exit code.
 
     Raises:
-        CseError: The only job failed, or the processes asked for cannot be had.
+        CseError: The request is not valid, its only job failed, or the processes asked for are not possible.
     """
-    chosen = way(queue, asked.device, asked.processes, asked.workers)
+    jobs = request.jobs()
+    if request.dry_run:
+        return _plan_jobs(jobs, as_json=request.as_json)
+    placement = choose_placement(jobs, request)
+    results: list[Result] = []
     with Screen() as screen:
-        _provide(queue, screen)
-    if chosen.places:
-        results, code = _at_once(queue, chosen.places)
-    else:
-        results, code = _each(queue, execute if chosen.processes == 1 else partial(_together, chosen.processes))
-    show(queue, results, as_json=as_json)
-    return code
+        _download(jobs, screen)
+    with Screen() as screen:
+        failures = _Failures(jobs, screen)
+        if placement.devices:
+            for job, end in zip(jobs, run_jobs_at_once(jobs, placement.devices, screen.heard), strict=True):
+                with failures.shown(job):
+                    if isinstance(end, CseError):
+                        raise end
+                    results.append(end)
+        for job in () if placement.devices else jobs:
+            with failures.shown(job):
+                if placement.processes == 1:
+                    results.append(execute(job, screen))
+                else:
+                    from cse_cli.runs.distributed import run_in_processes  # torch's agent
+
+                    results.append(run_in_processes(job, placement.processes))
+    _show(jobs, results, as_json=request.as_json)
+    return failures.code
 
 
-def _provide(queue: Sequence[Job], screen: Screen) -> None:
+def _download(jobs: Sequence[Job], screen: Screen) -> None:
     """Download what jobs need, before the first one starts.
 
     Raises:
         MissingError: The only job cannot have it; one of several says so when its turn comes.
     """
-    for job in {job.loaded.recipe.hash(): job for job in queue}.values():
+    for job in {job.loaded.recipe.hash(): job for job in jobs}.values():
         try:
             with hub.pinned(job.resume.commits if job.resume is not None else {}):
                 fetch(requirements(job.loaded.recipe), screen.downloading)
         except MissingError:
-            if len(queue) == 1:
+            if len(jobs) == 1:
                 raise
 
 
-def show(queue: Sequence[Job], results: Sequence[Result], *, as_json: bool) -> None:
-    """Print results on stdout."""
+def _plan_jobs(jobs: Sequence[Job], *, as_json: bool) -> int:
+    """Build and read what jobs need, and print what they would do; return the exit code."""
+    plans = []
+    with Screen() as screen:
+        failures = _Failures(jobs, screen)
+        for job in jobs:
+            with failures.shown(job):
+                plans.append(describe_run(prepare(job, screen)))
     if as_json:
-        write_json(results)
+        write_plans(plans)
+    else:
+        for plan in plans:
+            print_plan(plan)
+    return failures.code
+
+
+def _show(jobs: Sequence[Job], results: Sequence[Result], *, as_json: bool) -> None:
+    if as_json:
+        write_results(results)
     elif results:
-        recipes = [job.loaded.recipe for job in queue]
+        recipes = [job.loaded.recipe for job in jobs]
         parts = {recipe.hash(): {key: part.name for key, part in recipe.evaluators.items()} for recipe in recipes}
         print_results(results, {identity: shown_metrics(names) for identity, names in parts.items()})
 
 
-def plan_all(queue: Sequence[Job], *, as_json: bool) -> int:
-    """Build and read what jobs need, and print what they would do; return the exit code."""
-    plans, code = _each(queue, lambda job, screen: plan_run(prepare(job, screen)))
-    if as_json:
-        write_plans(plans)
-    else:
-        for one in plans:
-            print_plan(one)
-    return code
+# Under torchrun: the processes that it has started do each run together.
 
 
-def _together(processes: int, job: Job, _: Screen) -> Result:
-    """Do a job in several processes; the first of them shows it."""
-    from cse_cli.runs.distributed import together  # torch's agent: only where it is needed
+def run_as_rank(request: RunRequest, here: Place) -> int:
+    """Run the jobs of a request together with the other processes; return the exit code.
 
-    return together(job, processes)
-
-
-def _at_once(queue: Sequence[Job], places: Sequence[str]) -> tuple[list[Result], int]:
-    """Return the results of the jobs that came to their end, and the exit code."""
-    with Screen() as screen:
-        ended = spread(queue, places, screen.heard)
-        failed = [(job, one) for job, one in zip(queue, ended, strict=True) if isinstance(one, CseError)]
-        for job, error in failed:
-            screen.failed(job.name, error)
-    return [one for one in ended if isinstance(one, Result)], failed[-1][1].exit_code if failed else 0
-
-
-def _each(queue: Sequence[Job], act: Callable[[Job, Screen], Made]) -> tuple[list[Made], int]:
-    """Return what `act` makes of each job, and the exit code; one of several that fails does not stop the next."""
-    made: list[Made] = []
-    code = 0
-    with Screen() as screen:
-        for job in queue:
-            try:
-                made.append(act(job, screen))
-            except CseError as error:
-                if len(queue) == 1:
-                    raise
-                screen.failed(job.name, error)
-                code = error.exit_code
-    return made, code
-
-
-_TOLD_SECONDS = 60.0
-
-
-def run_member(asked: Asked, here: Place, *, dry_run: bool, as_json: bool) -> int:
-    """Do what a command line asks for together with the other processes; return the exit code.
-
-    One run follows the other. None follows one that failed: the processes may no longer be of one mind.
+    One run follows the other. None follows one that failed: the processes may not agree any more.
     """
     try:
-        if dry_run:  # nothing to share
-            return plan_all(jobs(asked), as_json=as_json) if here.rank == 0 else 0
-        with joined(here, asked.device):
-            queue = _told(asked, here)
+        if request.dry_run:  # nothing to share
+            return _plan_jobs(request.jobs(), as_json=request.as_json) if here.rank == 0 else 0
+        with joined(here, request.device):
+            jobs = _jobs_of_rank_0(request, here)
             with Screen() as screen:
-                results = [execute(job, screen if here.rank == 0 else Silent()) for job in queue]
+                results = [execute(job, screen if here.rank == 0 else Silent()) for job in jobs]
     except CseError as error:
-        if not is_first_refused(here, asked.device):
+        if not is_first_refused(here, request.device):
             sleep(_TOLD_SECONDS)  # the first one says why; when it has ended, torchrun ends this one
-        elif _is_to_show(error, here):
+        elif _shows(error, here):
             sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     if here.rank == 0:
-        show(queue, results, as_json=as_json)
+        _show(jobs, results, as_json=request.as_json)
     return 0
 
 
-def _told(asked: Asked, here: Place) -> Sequence[Job]:
-    """Return what is to be run as rank 0 reads it: its recipes hold for all, also where another machine's differ."""
-    said: list[Sequence[Job] | CseError] = [[]]
+def _jobs_of_rank_0(request: RunRequest, here: Place) -> Sequence[Job]:
+    """Return the jobs as rank 0 reads them: its recipes hold for all, also where another machine's differ."""
+    box: list[Sequence[Job] | CseError] = [[]]
     if here.rank == 0:
         try:
-            said = [_read(asked)]
+            box = [_checked_jobs(request)]
         except CseError as error:
-            said = [error]
-    dist.broadcast_object_list(said)
-    (told,) = said
-    if isinstance(told, CseError):
-        raise told
-    return told
+            box = [error]
+    dist.broadcast_object_list(box)
+    if isinstance(box[0], CseError):
+        raise box[0]
+    return box[0]
 
 
-def _read(asked: Asked) -> Sequence[Job]:
-    study = next((name for name in asked.recipes if find_study(name)), None)
-    if study is not None:
-        raise CseError(
-            f"'{study}' is a study, and torchrun has started processes to share each run",
-            "start it without torchrun: it does several runs at once by itself",
-        )
-    queue = jobs(asked)
-    way(queue, asked.device, asked.processes, asked.workers)
-    return queue
+def _checked_jobs(request: RunRequest) -> Sequence[Job]:
+    for name in request.recipes:
+        if find_study(name) is not None:
+            raise CseError(
+                f"'{name}' is a study, and torchrun has started processes to share each run",
+                "start it without torchrun: it does several runs at once by itself",
+            )
+    jobs = request.jobs()
+    choose_placement(jobs, request)
+    return jobs
 
 
-def _is_to_show(error: CseError, here: Place) -> bool:
-    """Tell whether this process shows an error: the first to have it, or rank 0 where nobody shows it here."""
-    if isinstance(error, lost.LostRankError):
+def _shows(error: CseError, here: Place) -> bool:
+    """Return whether this process shows an error: the first to have it, or rank 0 where no other shows it here."""
+    if isinstance(error, LostRankError):
         return here.rank == 0 and not error.shown
-    return lost.tell(error)
+    return tell(error)
 
 
-def run_studies(asked: Asked, *, dry_run: bool, as_json: bool) -> int:
-    """Run studies one after the other; return the exit code.
+# Studies.
+
+
+def run_studies(request: RunRequest) -> int:
+    """Run studies one after the other, or print what would be run; return the exit code.
 
     Raises:
         CseError: Studies that are not valid, or options that do not go with studies.
     """
-    _check(asked)
-    sync()  # what a run could not send to its store yet counts as finished only there
-    given = [seed for seed in seeds(asked) if seed is not None]
-    plans = [plan(name, given, asked.overrides, asked.unset) for name in asked.recipes]
-    remember()
-    if dry_run:
-        (write_study_plans if as_json else print_plans)(plans)
-        return 0
-    choose(asked.device)
-    if asked.worker:
-        return _work(asked, plans)
-    outcomes = [_run(asked, one) for one in plans]
-    (write_outcomes if as_json else print_outcomes)(outcomes)
-    return next((failure.exit_code for one in outcomes for failure in one.failures), 0)
-
-
-def _check(asked: Asked) -> None:
-    recipes = [name for name in asked.recipes if find_study(name) is None]
+    recipes = [name for name in request.recipes if find_study(name) is None]
     if recipes:
         raise CseError(f"'{recipes[0]}' is not a study, but others here are", "run recipes and studies separately")
-    if asked.processes is not None:
+    if request.processes is not None:
         raise CseError("--processes is for single runs", "a study has many: --workers 2 does two of them at once")
-    if asked.resume is not None:
-        raise CseError("--resume takes up one run", "a study goes on by itself: run it again without --resume")
+    if request.resume is not None:
+        raise CseError("--resume takes one run", "a study goes on by itself: run it again without --resume")
+    sync()  # what a run could not send to its store yet counts as finished only there
+    plans = [plan_study(name, request) for name in request.recipes]
+    if request.dry_run:
+        (write_study_plans if request.as_json else print_plans)(plans)
+        return 0
+    choose(request.device)
+    if request.worker:
+        _run_share(request, plans)
+        return 0
+    outcomes = [_run_study(plan, request) for plan in plans]
+    (write_outcomes if request.as_json else print_outcomes)(outcomes)
+    return next((failure.exit_code for outcome in outcomes for failure in outcome.failures), 0)
 
 
-def _run(asked: Asked, one: Plan) -> Outcome:
-    with StudyScreen(one.asked) as screen:
-        screen.planned(one)
-        places = worker_devices(asked.device, asked.workers)
+def _run_study(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
+    devices = worker_devices(request.device, request.workers)
+    with StudyScreen(plan.name) as screen:
+        screen.planned(plan)
         try:
-            ran, failures = _shared(asked, one, places, screen) if len(places) > 1 else _alone(one, places[0], screen)
+            if len(devices) == 1:
+                worker = StudyWorker(plan.open, devices[0], screen)
+                worker.work()
+                ran, failures = worker.ran, worker.failures
+            else:
+                ran, failures = _run_workers(plan, request, devices, screen) if plan.open else (0, [])
         except (KeyboardInterrupt, tracking.Terminated):
             screen.left()
             raise
-        return outcome(one, ran, failures)
+        return StudyOutcome(plan, plan.results(), ran, failures)
 
 
-def _alone(one: Plan, device: str, screen: StudyScreen) -> tuple[int, list[Failure]]:
-    mine = Share(one.open, device, screen)
-    mine.work()
-    return mine.ran, mine.failures
-
-
-def _work(asked: Asked, plans: Sequence[Plan]) -> int:
-    """Do one worker's share and report it to the process that started it."""
+def _run_share(request: RunRequest, plans: Sequence[StudyPlan]) -> None:
+    """Do the share of one of several processes, and report it to the process that started it."""
     end_with_parent()
-    ran, failures = 0, list[Failure]()
-    for one in plans:
-        with WorkerLines(one.asked) as screen:
-            more, failed = _alone(one, asked.device, screen)
-        ran, failures = ran + more, failures + failed
+    ran, failures = 0, list[StudyFailure]()
+    for plan in plans:
+        with WorkerLines(plan.name) as screen:
+            worker = StudyWorker(plan.open, request.device, screen)
+            worker.work()
+        ran, failures = ran + worker.ran, failures + worker.failures
     write_report(ran, failures)
-    return 0
 
 
-def _shared(asked: Asked, one: Plan, places: Sequence[str], screen: StudyScreen) -> tuple[int, list[Failure]]:
-    if not one.open:
-        return 0, []
-    ended = share(_arguments(asked, one), places, screen.heard)
-    tasks = {task.key: task for task in one.tasks}
-    failures = {failure.task.key: failure for worker in ended for failure in _failures(worker, tasks)}
-    lost = [worker for worker in ended if worker.report is None]
-    for worker in lost:
-        screen.warned(f"worker {worker.name} ended with code {worker.code} before its work was done")
-    done = sum(worker.report["ran"] for worker in ended if worker.report)
-    if len(lost) == len(ended):
-        raise CseError("no worker came to its end", f"their messages are above; `cse run {one.asked}` goes on")
-    return done, list(failures.values())
+def _run_workers(
+    plan: StudyPlan, request: RunRequest, devices: Sequence[str], screen: StudyScreen
+) -> tuple[int, list[StudyFailure]]:
+    """Run a study in a process per device, and return how many runs they did and what failed.
+
+    Raises:
+        CseError: No process came to its end.
+    """
+    runs = {run.key: run for run in plan.runs}
+    ran, lost, failures = 0, 0, dict[tuple[str, int], StudyFailure]()
+    for name, code, report in _worker_reports(plan, request, devices, screen):
+        if report is None:
+            lost += 1
+            screen.warned(f"worker {name} ended with code {code} before its work was done")
+            continue
+        ran += report["ran"]
+        for one in report["failures"]:
+            key = one["hash"], one["seed"]
+            failures[key] = StudyFailure(runs[key], one["message"], one["exit_code"])
+    if lost == len(devices):
+        raise CseError("no worker came to its end", f"their messages are above; `cse run {plan.name}` goes on")
+    return ran, list(failures.values())
 
 
-def _failures(worker: Ended, tasks: dict[tuple[str, int], Task]) -> list[Failure]:
-    told = worker.report["failures"] if worker.report else []
-    return [Failure(tasks[one["hash"], one["seed"]], one["message"], one["exit_code"]) for one in told]
+def _worker_reports(
+    plan: StudyPlan, request: RunRequest, devices: Sequence[str], screen: StudyScreen
+) -> list[tuple[str, int, dict[str, Any] | None]]:
+    """Run `cse run STUDY --worker` on every device at once; return name, exit code and report of each."""
+    # The same plan, even if the study's file has other seeds by now.
+    seeds = ",".join(map(str, plan.seeds))
+    options = ["--seed" if len(plan.seeds) == 1 else "--seeds", seeds]
+    options += [part for text in request.overrides for part in ("--set", text)]
+    options += [part for key in request.unset for part in ("--unset", key)]
+    started: list[tuple[str, subprocess.Popen[str], Thread]] = []
+    with TemporaryDirectory() as folder:
+        try:
+            for number, device in enumerate(devices, 1):
+                command = [sys.executable, "-m", "cse_cli", "run", plan.name, *options, "--device", device, "--worker"]
+                name = f"{number} {device}"
+                with Path(folder, name).open("wb") as out:
+                    process = start_process(command, device, len(devices), stdout=out.fileno())
+                reader = Thread(target=write_lines, args=(process, name, screen.heard), daemon=True)
+                reader.start()
+                started.append((name, process, reader))
+            for _, process, _ in started:
+                process.wait()
+        except BaseException:
+            for _, process, _ in started:
+                process.terminate()  # they record the end of their run, so that it can be resumed
+            raise
+        finally:
+            for _, process, reader in started:
+                process.wait()
+                reader.join()  # they say how to go on
+        return [(name, process.returncode, _report(Path(folder, name))) for name, process, _ in started]
 
 
-def _arguments(asked: Asked, one: Plan) -> list[str]:
-    """Return the command line that means the same plan, whatever the study's file says meanwhile of its seeds."""
-    chosen = ["--seed", str(one.seeds[0])] if len(one.seeds) == 1 else ["--seeds", ",".join(map(str, one.seeds))]
-    overrides = [part for text in asked.overrides for part in ("--set", text)]
-    removed = [part for key in asked.unset for part in ("--unset", key)]
-    return [one.asked, *chosen, *overrides, *removed]
+def _report(file: Path) -> dict[str, Any] | None:
+    """Return what a worker wrote on stdout; None where it died before."""
+    try:
+        report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    return report

@@ -1,106 +1,24 @@
-"""Finished runs as tables on stdout.
-
-What a run would do: devices, parts, shapes and one batch of each view.
-"""
+"""Finished runs as tables on stdout; and what a run would do: devices, parts, shapes and one batch of each view."""
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
-from cse_cli.analysis.reproductions import told
-from cse_cli.core.results import Result, Speed
+from cse_cli.analysis.reproductions import compare_with_reproductions
+from cse_cli.core.console import stdout_console, write_json
+from cse_cli.core.formatting import mean
+from cse_cli.core.results import Result
+from cse_cli.core.tables import Cell, Row, Table, as_rich, plain_table
 from cse_cli.training.build import Prepared
 from registry import EVALUATORS
 from registry.tokens import Tokens
 
-
-def headline(scores: Mapping[str, Mapping[str, float]], metrics: Mapping[str, str]) -> dict[str, float]:
-    """Return evaluator → the one metric its table shows."""
-    return {name: values[metrics[name]] for name, values in scores.items()}
-
-
-def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, str]]) -> None:
-    """Print one table a recipe: a row a seed, the untrained encoder above, mean ± std below, what others got last.
-
-    Args:
-        results: In the order they ran.
-        metrics: Recipe hash → evaluator → metric shown; runs of one hash stand in one table.
-    """
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 400
-    for recipe in dict.fromkeys(result.recipe_hash for result in results):
-        runs = [result for result in results if result.recipe_hash == recipe]
-        console.print(f"[bold]{escape(runs[0].recipe)}[/bold] · {escape(runs[0].title)}", soft_wrap=True)
-        console.print(_table(runs, metrics[recipe]))
-        for line in (*told(runs), *speed_line(runs)):
-            console.print(escape(line), soft_wrap=True)
-        console.print()
-
-
-def _table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("", *shown, "step", "seconds"):
-        table.add_column(heading, justify="left" if heading == "" else "right", no_wrap=True)
-    if runs[0].untrained:
-        base = headline(runs[0].untrained, shown)
-        table.add_row("untrained", *(f"{base[n]:.2f}" if n in base else "" for n in shown), "", "")
-    for run in runs:
-        values = headline(run.scores, shown)
-        kept = "" if run.selected_step is None else str(run.selected_step)
-        label = f"seed {run.seed}" + (" (test-selected)" if run.test_selected else "")
-        table.add_row(label, *(f"{values[n]:.2f}" for n in shown), kept, f"{run.seconds:.0f}")
-    if len(runs) > 1:
-        columns = [[headline(run.scores, shown)[n] for run in runs] for n in shown]
-        table.add_row("mean ± std", *(f"{statistics.mean(c):.2f} ± {statistics.stdev(c):.2f}" for c in columns), "", "")
-    for line in _learned(runs, shown):
-        table.add_row(*line)
-    return table
-
-
-def _learned(runs: Sequence[Result], shown: Mapping[str, str]) -> list[list[str]]:
-    """Return the row of differences to the untrained encoder, where it was scored."""
-    if not runs[0].untrained:
-        return []
-    cells = []
-    for name, metric in shown.items():
-        gains = [r.scores[name][metric] - r.untrained[name][metric] for r in runs if name in r.untrained]
-        spread = f" ± {statistics.stdev(gains):.2f}" if len(gains) > 1 else ""
-        cells.append(f"{statistics.mean(gains):+.2f}{spread}" if gains else "")
-    return [["gain", *cells, "", ""]]
-
-
-def speed_line(runs: Sequence[Result]) -> list[str]:
-    """Return where the time of a recipe's runs went, in one line; nothing where nothing was trained."""
-    speeds = [run.speed for run in runs if run.speed is not None]
-    if not speeds:
-        return []
-    rates = [run.sentences_per_second for run in runs if run.sentences_per_second]
-    tokens = [speed.tokens_per_second for speed in speeds if speed.tokens_per_second]
-    used = [speed.model_flop_utilisation for speed in speeds if speed.model_flop_utilisation]
-    told = [
-        *([f"{statistics.mean(rates):,.0f} sentences/s"] if rates else []),
-        *([f"{statistics.mean(tokens):,.0f} tokens/s"] if tokens else []),
-        *([f"{statistics.mean(used):.0%} of the device's peak"] if used else []),
-        *_shares(speeds),
-        f"peak {max(speed.peak_memory for speed in speeds) / 1e9:.1f} GB",
-    ]
-    return [f"speed: {', '.join(told)}"]
-
-
-def _shares(speeds: Sequence[Speed]) -> list[str]:
-    """Return each part's share of the time; parts below half a percent are left out."""
-    total = sum(sum(speed.seconds.values()) for speed in speeds)
-    shares = {part: sum(speed.seconds.get(part, 0.0) for speed in speeds) / (total or 1) for part in speeds[0].seconds}
-    return [f"{part} {share:.0%}" for part, share in shares.items() if share >= 0.005]
+RunPlan = dict[str, Any]
+"""JSON-ready, as `describe_run` makes it."""
 
 
 def shown_metrics(names: Mapping[str, str]) -> dict[str, str]:
@@ -112,17 +30,77 @@ def shown_metrics(names: Mapping[str, str]) -> dict[str, str]:
     return {key: EVALUATORS[name].cls.metric for key, name in names.items()}
 
 
-def write_json(results: Sequence[Result]) -> None:
+def write_results(results: Sequence[Result]) -> None:
     """Write one JSON document with all results."""
-    document = {"schema_version": 1, "results": [result.model_dump(mode="json") for result in results]}
-    sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    write_json({"results": [result.model_dump(mode="json") for result in results]})
 
 
-RunPlan = dict[str, Any]
-"""JSON-ready; its keys are those `plan` writes."""
+def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, str]]) -> None:
+    """Print a table per recipe: a row per seed, the untrained encoder above, mean ± std and what others got below.
+
+    Args:
+        results: In the order they ran.
+        metrics: Recipe hash → evaluator → metric shown; runs of one hash are in one table.
+    """
+    with stdout_console() as out:
+        for recipe in dict.fromkeys(result.recipe_hash for result in results):
+            runs = [result for result in results if result.recipe_hash == recipe]
+            out.print(Text.assemble((runs[0].recipe, "bold"), f" · {runs[0].title}"), soft_wrap=True)
+            out.print(as_rich(_results_table(runs, metrics[recipe]), gap=1))
+            for line in (*compare_with_reproductions(runs), *speed_line(runs)):
+                out.print(Text(line), soft_wrap=True)
+            out.print()
 
 
-def plan_run(prepared: Prepared) -> RunPlan:
+def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
+    rows: list[tuple[str, Sequence[str], str, str]] = []
+
+    def scores(values: Mapping[str, Mapping[str, float]]) -> list[str]:
+        return [f"{values[name][metric]:.2f}" if name in values else "" for name, metric in shown.items()]
+
+    if runs[0].untrained:
+        rows.append(("untrained", scores(runs[0].untrained), "", ""))
+    for run in runs:
+        label = f"seed {run.seed}" + (" (test-selected)" if run.test_selected else "")
+        kept = "" if run.selected_step is None else str(run.selected_step)
+        rows.append((label, scores(run.scores), kept, f"{run.seconds:.0f}"))
+    if len(runs) > 1:
+        means = [mean([run.scores[name][metric] for run in runs]) for name, metric in shown.items()]
+        rows.append(("mean ± std", means, "", ""))
+    if runs[0].untrained:
+        rows.append(("gain", [_gain(runs, name, metric) for name, metric in shown.items()], "", ""))
+    lines = tuple(Row(label, tuple(map(Cell, (*texts, step, took)))) for label, texts, step, took in rows)
+    return Table("", (*shown, "step", "seconds"), lines, align="l" + "r" * (len(shown) + 2))
+
+
+def _gain(runs: Sequence[Result], name: str, metric: str) -> str:
+    """Return the difference to the untrained encoder, where it was scored."""
+    gains = [run.scores[name][metric] - run.untrained[name][metric] for run in runs if name in run.untrained]
+    spread = f" ± {statistics.stdev(gains):.2f}" if len(gains) > 1 else ""
+    return f"{statistics.mean(gains):+.2f}{spread}" if gains else ""
+
+
+def speed_line(runs: Sequence[Result]) -> list[str]:
+    """Return where the time of a recipe's runs went, in one line; nothing where nothing was trained."""
+    speeds = [run.speed for run in runs if run.speed is not None]
+    if not speeds:
+        return []
+    rates = [run.sentences_per_second for run in runs if run.sentences_per_second]
+    tokens = [speed.tokens_per_second for speed in speeds if speed.tokens_per_second]
+    used = [speed.model_flop_utilisation for speed in speeds if speed.model_flop_utilisation]
+    total = sum(sum(speed.seconds.values()) for speed in speeds) or 1
+    shares = {part: sum(speed.seconds.get(part, 0.0) for speed in speeds) / total for part in speeds[0].seconds}
+    parts = [
+        *([f"{statistics.mean(rates):,.0f} sentences/s"] if rates else []),
+        *([f"{statistics.mean(tokens):,.0f} tokens/s"] if tokens else []),
+        *([f"{statistics.mean(used):.0%} of the device's peak"] if used else []),
+        *(f"{part} {share:.0%}" for part, share in shares.items() if share >= 0.005),
+        f"peak {max(speed.peak_memory for speed in speeds) / 1e9:.1f} GB",
+    ]
+    return [f"speed: {', '.join(parts)}"]
+
+
+def describe_run(prepared: Prepared) -> RunPlan:
     """Return what a run would do, with the first batch."""
     recipe = prepared.job.loaded.recipe
     weights = list(prepared.experiment.method.parameters())
@@ -139,11 +117,11 @@ def plan_run(prepared: Prepared) -> RunPlan:
         "batch_size": recipe.train.batch_size,
         "sentences": prepared.sentences,
         "evaluators": list(recipe.evaluators),
-        "views": {name: _view(prepared, name, tokens) for name, tokens in batch.items()},
+        "views": {name: _describe_view(prepared, name, tokens) for name, tokens in batch.items()},
     }
 
 
-def _view(prepared: Prepared, name: str, tokens: Tokens) -> dict[str, Any]:
+def _describe_view(prepared: Prepared, name: str, tokens: Tokens) -> dict[str, Any]:
     view = prepared.job.loaded.recipe.views[name]
     first = tokens.ids[0][tokens.mask[0] == 1].tolist()
     decode = getattr(prepared.experiment.plans[name].vocabulary, "decode", None)
@@ -161,33 +139,33 @@ def _size(tokens: Tokens) -> dict[str, Any]:
     return {"shape": list(tokens.ids.shape), "real_tokens": int(tokens.mask.sum())}
 
 
-def print_plan(made: RunPlan) -> None:
-    """Print the plan of a run on stdout."""
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]{escape(made['recipe'])}[/bold] · {escape(made['title'])} · seed {made['seed']}")
-    console.print(f"device {escape(made['device'])} · precision {made['precision']}")
-    budget = f"{made['steps']:,} steps of {made['batch_size']} sentences" if made["steps"] else "no training"
-    console.print(f"{made['weights']:,} weights, {made['trained']:,} trained · {budget}")
-    console.print(f"{made['sentences']:,} sentences · evaluators: {', '.join(made['evaluators']) or '–'}")
-    for name, view in made["views"].items():
-        table = Table(box=None, title=f"view {escape(name)} → encoder {escape(view['encoder'])}", title_justify="left")
-        table.add_column("what")
-        table.add_column("value", overflow="fold")
-        table.add_row("augment", escape(", ".join(view["augment"])) or "–")
-        table.add_row("ids", _shown(view))
-        for column, side in view["side"].items():
-            table.add_row(f"side: {escape(column)}", _shown(side))
-        table.add_row("first row", " ".join(map(str, view["first_row"])))
-        if view["first_text"] is not None:
-            table.add_row("", escape(view["first_text"]))
-        console.print(table)
-
-
-def _shown(size: dict[str, Any]) -> str:
-    return f"{tuple(size['shape'])}, {size['real_tokens']:,} real tokens"
-
-
 def write_plans(plans: Sequence[RunPlan]) -> None:
     """Write one JSON document with all plans."""
-    document = {"schema_version": 1, "plans": plans}
-    sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    write_json({"plans": plans})
+
+
+def print_plan(plan: RunPlan) -> None:
+    """Print the plan of a run."""
+    budget = f"{plan['steps']:,} steps of {plan['batch_size']} sentences" if plan["steps"] else "no training"
+    with stdout_console() as out:
+        out.print(Text.assemble((plan["recipe"], "bold"), f" · {plan['title']} · seed {plan['seed']}"), soft_wrap=True)
+        for line in (
+            f"device {plan['device']} · precision {plan['precision']}",
+            f"{plan['weights']:,} weights, {plan['trained']:,} trained · {budget}",
+            f"{plan['sentences']:,} sentences · evaluators: {', '.join(plan['evaluators']) or '–'}",
+        ):
+            out.print(Text(line), soft_wrap=True)
+        for name, view in plan["views"].items():
+            rows = [
+                ("augment", ", ".join(view["augment"]) or "–"),
+                ("ids", _show_size(view)),
+                *((f"side: {column}", _show_size(side)) for column, side in view["side"].items()),
+                ("first row", " ".join(map(str, view["first_row"]))),
+                *([("", view["first_text"])] if view["first_text"] is not None else []),
+            ]
+            out.print(Text(f"view {name} → encoder {view['encoder']}", "italic"), soft_wrap=True)
+            out.print(as_rich(plain_table(("what", "value"), rows)))
+
+
+def _show_size(size: dict[str, Any]) -> str:
+    return f"{tuple(size['shape'])}, {size['real_tokens']:,} real tokens"

@@ -1,7 +1,4 @@
-"""A process that `cse run` has started for a run: `python -m cse_cli.runs.worker FOLDER PARENT`.
-
-What a process does that was started for a run.
-"""
+"""A process that runs one job, alone or as one rank of several: `python -m cse_cli.runs.worker FOLDER PARENT`."""
 
 from __future__ import annotations
 
@@ -11,59 +8,60 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
-from cse_cli.core import distributed as lost
-from cse_cli.core import processes as leaving
-from cse_cli.core.console import BegunScreen, RunLines, Silent
-from cse_cli.core.distributed import joined
-from cse_cli.core.processes import Place, among_others, end_with_parent, listen, place
-from cse_cli.runs.executor import Handover
-from cse_cli.training.run import execute
-from registry.errors import CseError
+from cse_cli.core.processes import Place, among_others, end_with_parent, ignore, listen, place
 
 if TYPE_CHECKING:
     from cse_cli.core.console import Observer
+    from cse_cli.runs.executor import JobFolder
 
 
 def main() -> None:
-    """Do the run of a folder, alone or as one of several processes."""
+    """Run the job of a folder, alone or as one of several processes."""
     here = place() or Place()
     if here.world > 1:
-        listen(here.rank)  # first: no library may start a thread before
-    end_with_parent(int(sys.argv[2]))
-    among_others(lambda: _do(Path(sys.argv[1]), int(sys.argv[2]), here))
+        listen(here.rank)  # before a library starts threads
+    path, parent = Path(sys.argv[1]), int(sys.argv[2])
+    end_with_parent(parent)
+    among_others(lambda: _run(path, parent, here))
 
 
-def _do(folder: Path, parent: int, here: Place) -> int:
-    from cse_cli.runs.executor import Handover
+def _run(path: Path, parent: int, here: Place) -> int:
+    from cse_cli.runs.executor import JobFolder
 
     try:
-        return do(Handover(folder), here)
+        return run_job(JobFolder(path), here)
     finally:
-        if os.getppid() != parent:  # killed: nobody else tidies up
-            rmtree(folder, ignore_errors=True)
+        if os.getppid() != parent:  # the parent was killed, and cannot delete the folder
+            rmtree(path, ignore_errors=True)
+
+
+def run_job(folder: JobFolder, here: Place) -> int:
+    """Run the job, give back its result or why there is none, and return the exit code."""
+    from cse_cli.core.distributed import joined, tell
+    from cse_cli.training.run import execute
+    from registry.errors import CseError
+
+    job = folder.job()
+    try:
+        with joined(here, job.device):
+            result = execute(job, _observer(folder, here))
+    except CseError as error:
+        ignore()
+        tell(error)
+        folder.fail(here.rank, error)
+        return error.exit_code
+    if here.rank == 0:
+        folder.finish(result)
+    return 0
+
+
+def _observer(folder: JobFolder, here: Place) -> Observer:
+    from cse_cli.core.console import BegunScreen, RunLines, Silent
+
+    if here.rank > 0:
+        return Silent()
+    return BegunScreen(folder.begin) if here.world > 1 else RunLines(folder.begin)
 
 
 if __name__ == "__main__":
     main()
-
-
-def do(handover: Handover, here: Place) -> int:
-    """Do the run, give back its result or why there is none, and return the exit code."""
-    job = handover.job()
-    try:
-        with joined(here, job.device):
-            result = execute(job, _observer(handover, here))
-    except CseError as error:
-        leaving.ignore()
-        lost.tell(error)
-        handover.fail(here.rank, error)
-        return error.exit_code
-    if here.rank == 0:
-        handover.finish(result)
-    return 0
-
-
-def _observer(handover: Handover, here: Place) -> Observer:
-    if here.rank > 0:
-        return Silent()
-    return BegunScreen(handover.begun) if here.world > 1 else RunLines(handover.begun)

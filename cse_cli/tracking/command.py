@@ -1,16 +1,35 @@
-"""`cse runs`: what has been recorded.
-
-`cse ui`: recorded runs in the browser.
-"""
+"""`cse runs`: what has been recorded. `cse ui`: the same in MLflow's pages, on this machine only."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import socket
+import subprocess
 import sys
-from typing import Annotated
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cse_cli.core.environment import without_password
+from cse_cli.core.paths import home
+from cse_cli.tracking import location
+from registry.errors import TrackingError
+
+if TYPE_CHECKING:
+    from cse_cli.tracking.store import Store
+
 RUNS_EPILOG = "Examples:  cse runs ls  ·  cse runs show 3f2a --json  ·  cse runs close 3f2a  ·  cse runs sync"
+UI_EPILOG = "Examples:  cse ui  ·  cse ui --port 5555 --no-browser"
+
+HOST = "127.0.0.1"
+FIRST_PORT = 5000
+_PORTS = 100
+_STARTUP_SECONDS = 120.0
+_STOP_SECONDS = 10.0
 
 Run = Annotated[str, typer.Argument(help="Run: the first characters of its id, or its name.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
@@ -21,9 +40,9 @@ def ls(
     json_: Json = False,
 ) -> None:
     """List runs, newest first; STALE is a run whose process is gone."""
-    from cse_cli.tracking.reader import list_runs, summary
-    from cse_cli.tracking.view import print_runs, write_runs_json
-    from cse_cli.tracking.writes import waiting
+    from cse_cli.tracking.reader import list_runs
+    from cse_cli.tracking.unsent import waiting
+    from cse_cli.tracking.view import print_runs, summary, write_runs_json
 
     runs = [summary(run) for run in list_runs(limit=limit)]
     (write_runs_json if json_ else print_runs)(runs)
@@ -54,10 +73,9 @@ def close(
 
 def sync() -> None:
     """Send what runs kept on disk while their tracking server was away."""
-    from cse_cli.tracking.mlflow_tracker import sync as send
-    from registry.errors import TrackingError
+    from cse_cli.tracking import unsent
 
-    sent = send()
+    sent = unsent.sync()
     for one in sent:
         sys.stdout.write(f"{one.run_id[:8]}: {one.refused or f'{one.records} records sent'}\n")
     if not sent:
@@ -66,24 +84,111 @@ def sync() -> None:
         raise TrackingError("not everything could be sent", "start the tracking server, then run this again")
 
 
-UI_EPILOG = "Examples:  cse ui  ·  cse ui --port 5555 --no-browser"
-
-
 def ui(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port; default: a free one from 5000 up.")] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
     """Show recorded runs in MLflow's pages, on this machine only, until Ctrl-C."""
-    from cse_cli.core.environment import without_password
-    from cse_cli.tracking import location
-    from cse_cli.tracking.server import serve
-
     address = location.uri()
     if location.is_remote(address):
         _open(without_password(address), no_browser)
         return
     sys.stderr.write(f"opening {without_password(address)} (about ten seconds)\n")
-    serve(port, lambda url: _open(url, no_browser, "Ctrl-C ends it\n"))
+    _serve(free_port(port), no_browser)
+
+
+def free_port(wanted: int | None) -> int:
+    """Return `wanted` if it is free, or the first free port from 5000 up where none is wanted.
+
+    Raises:
+        TrackingError: It is in use.
+    """
+    candidates = range(FIRST_PORT, FIRST_PORT + _PORTS) if wanted is None else [wanted]
+    for port in candidates:
+        if _is_free(port):
+            return port
+    if wanted is not None:
+        raise TrackingError(f"port {wanted} is in use", "leave out --port to have a free one found")
+    raise TrackingError(f"no port from {FIRST_PORT} to {FIRST_PORT + _PORTS - 1} is free", "name one with --port")
+
+
+def _serve(port: int, no_browser: bool) -> None:
+    """Run MLflow's server until Ctrl-C, SIGTERM or its own end."""
+    from cse_cli.tracking.store import open_store
+
+    # The database is created before the server's workers could race for it. MLFLOW_TRACKING_URI would make the server a
+    # client of itself or of another one.
+    store, log = open_store(), home() / "ui.log"
+    settings = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    settings.pop("MLFLOW_TRACKING_URI", None)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it in the same way
+    with log.open("wb") as file:
+        process = subprocess.Popen(_server(store, port), env=settings, stdout=file, stderr=file)
+        try:
+            if _is_up(process, port):
+                # Without the parameter the pages open in their view for chat applications.
+                view = f"experiments/{store.experiment}/runs?workflowType=machine_learning"
+                _open(f"http://{HOST}:{port}/#/{view}", no_browser, "Ctrl-C ends it\n")
+                process.wait()
+        except KeyboardInterrupt:
+            return
+        finally:
+            _stop(process)
+    raise TrackingError(f"the MLflow server ended, or does not answer: {_last_line(log)}", f"see {log}")
+
+
+def _server(store: Store, port: int) -> list[str]:
+    # One worker and no job queue: 2 processes instead of 13, up in a third of the time.
+    options = {
+        "--backend-store-uri": store.uri,
+        "--default-artifact-root": location.artifacts().as_uri(),
+        "--host": HOST,
+        "--port": str(port),
+        "--workers": "1",
+        "--uvicorn-opts": "--log-level warning",
+    }
+    return [sys.executable, "-m", "mlflow", "server", *(part for pair in options.items() for part in pair)]
+
+
+def _is_up(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until the server, and no other that was faster to take the port, listens."""
+    import psutil
+
+    until = time.monotonic() + _STARTUP_SECONDS
+    while process.poll() is None and time.monotonic() < until:
+        with contextlib.suppress(psutil.Error):  # one of its processes has just ended
+            server = psutil.Process(process.pid)
+            sockets = [c for each in (server, *server.children(recursive=True)) for c in each.net_connections("tcp")]
+            if any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in sockets):
+                return True
+        time.sleep(0.2)
+    return False
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    # After Ctrl-C the terminal has told the server too; it needs a moment to end its worker.
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _last_line(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").split("\n") if line.strip()]
+    return lines[-1][:200] if lines else "it said nothing"
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
 
 
 def _open(url: str, no_browser: bool, hint: str = "") -> None:

@@ -1,7 +1,4 @@
-"""Where the tracking store is, without opening it.
-
-Names of the tags that `cse` itself reads back.
-"""
+"""Where the tracking store is, and the names of the tags that `cse` reads back; imports no MLflow."""
 
 from __future__ import annotations
 
@@ -13,6 +10,28 @@ from urllib.parse import unquote
 from cse_cli.core.paths import home
 
 EXPERIMENT = "cse"
+
+RECIPE: Final = "cse.recipe"
+RECIPE_HASH: Final = "cse.recipe_hash"
+SEED: Final = "cse.seed"
+STUDY: Final = "cse.study"
+
+TUNE: Final = "cse.tune"
+"""Name of the search it belongs to: a trial's run, or without `TRIAL` the search itself."""
+TRIAL: Final = "cse.trial"
+CONFIRMS: Final = "cse.confirms"
+"""Name of the search whose best values it puts to the test, with a seed of its own: unlike a trial it is a result."""
+SUMMARY: Final = "cse.summary"
+"""What it sums up, "tuning" or "seeds": its runs have results, it has none."""
+PRUNED: Final = "cse.pruned"
+REASON: Final = "cse.reason"
+"""Why a run failed, in one line."""
+
+HOST: Final = "cse.host"
+PID: Final = "cse.pid"
+PROCESS_STARTED: Final = "cse.process_started"
+HEARTBEAT: Final = "cse.heartbeat"
+INFINITE: Final = "cse.infinite"
 
 
 def uri() -> str:
@@ -53,29 +72,3 @@ def exists(address: str) -> bool:
     """Return whether there can be anything to read; a database file that is not there has no runs."""
     file = database(address)
     return file is None or file.exists()
-
-
-RECIPE: Final = "cse.recipe"
-RECIPE_HASH: Final = "cse.recipe_hash"
-SEED: Final = "cse.seed"
-GIT: Final = "cse.git"
-VERSION: Final = "cse.version"
-PAPER: Final = "cse.paper"
-STUDY: Final = "cse.study"
-
-TUNE: Final = "cse.tune"
-"""Name of the search it belongs to: a trial's run, or without `TRIAL` the search itself."""
-TRIAL: Final = "cse.trial"
-CONFIRMS: Final = "cse.confirms"
-"""Name of the search whose best values it puts to the test, with a seed of its own: unlike a trial it is a result."""
-SUMMARY: Final = "cse.summary"
-"""What it sums up, "tuning" or "seeds": its runs have results, it has none."""
-PRUNED: Final = "cse.pruned"
-REASON: Final = "cse.reason"
-"""Why a run failed, in one line."""
-
-HOST: Final = "cse.host"
-PID: Final = "cse.pid"
-PROCESS_STARTED: Final = "cse.process_started"
-HEARTBEAT: Final = "cse.heartbeat"
-INFINITE: Final = "cse.infinite"

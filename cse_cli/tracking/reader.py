@@ -1,11 +1,4 @@
-"""Reads back what was recorded: runs, their results, their curves.
-
-Reads artifacts: from the folder where there is one, through the server where not.
-
-Is the process of a run that says RUNNING still there?
-
-What one line says of a run.
-"""
+"""Reads back what was recorded: runs, their results, curves and artifacts; and which RUNNING runs are stale."""
 
 from __future__ import annotations
 
@@ -17,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -28,18 +21,21 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from pydantic import ValidationError
 
-from cse_cli.core import results as series
+from cse_cli.core import results
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import runs
 from cse_cli.core.processes import lives
-from cse_cli.core.results import STS_TASKS, Result
+from cse_cli.core.results import Result
 from cse_cli.tracking import location
-from cse_cli.tracking import location as names
-from cse_cli.tracking import location as tag_names
+from cse_cli.tracking.signals import defer_signals
 from cse_cli.tracking.store import REFUSED, open_store
 from registry.errors import CseError, UnknownNameError, suggestion
 
+RESULT = "result.json"
+SILENCE = timedelta(minutes=30)
+"""A run on another machine that has said nothing for so long is taken for dead; one lives beats every minute."""
 _PAGE = 1000
+_DOWNLOADS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ def finished_results() -> list[Result]:
     """
     found: list[Result] = []
     for run in list_runs("attributes.status = 'FINISHED'"):
-        if tag_names.TUNE in run.tags:
+        if location.TUNE in run.tags:
             continue
         if run.result is not None:
             found.append(run.result)
@@ -112,9 +108,19 @@ def list_runs(matching: str = "", limit: int | None = None) -> list[RecordedRun]
     store = open_store()
     found = list(islice(_search(store.client, store.experiment, matching), limit))
     finished = [run for run in found if run.info.status == "FINISHED" and _has_result(run)]
-    texts = read_texts(store.client, finished, RESULT)
-    results = {run.info.run_id: _parsed(text) for run, text in zip(finished, texts, strict=True)}
-    return [_recorded(run, results.get(run.info.run_id)) for run in found]
+    with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as pool:
+        read = dict(
+            zip((run.info.run_id for run in finished), pool.map(partial(_result, store.client), finished), strict=True)
+        )
+    return [_recorded(run, read.get(run.info.run_id)) for run in found]
+
+
+def list_names() -> list[RecordedRun]:
+    """Return our runs, newest first, without reading their results."""
+    if not location.exists(location.uri()):
+        return []
+    store = open_store()
+    return [_recorded(run) for run in _search(store.client, store.experiment, "")]
 
 
 def find_run(prefix_or_name: str) -> str:
@@ -140,29 +146,19 @@ def find_run(prefix_or_name: str) -> str:
     )
 
 
-def list_names() -> list[RecordedRun]:
-    """Return our runs, newest first, without reading their results."""
-    if not location.exists(location.uri()):
-        return []
-    store = open_store()
-    return [_recorded(run, None) for run in _search(store.client, store.experiment, "")]
-
-
 def details(run_id: str) -> RunDetails:
     """Return everything about a run; `run_id` as `find_run` returns it."""
-    store = open_store()
-    run = store.client.get_run(run_id)
-    result = _parsed(read_texts(store.client, [run], RESULT)[0])
-    histories = {key: store.client.get_metric_history(run_id, key) for key in sorted(run.data.metrics)}
-    curves = {key: sorted((m.step, m.value) for m in points) for key, points in histories.items() if len(points) > 1}
-    place = folder(run)
+    client = open_store().client
+    run = client.get_run(run_id)
+    histories = {key: client.get_metric_history(run_id, key) for key in sorted(run.data.metrics)}
+    folder = _artifact_folder(run)
     return RunDetails(
-        run=_recorded(run, result),
+        run=_recorded(run, _result(client, run)),
         params=dict(sorted(run.data.params.items())),
         metrics=dict(sorted(run.data.metrics.items())),
-        curves=curves,
-        artifacts=artifact_names(store.client, run),
-        artifact_folder=run.info.artifact_uri if place is None else str(place),
+        curves={key: sorted((m.step, m.value) for m in points) for key, points in histories.items() if len(points) > 1},
+        artifacts=_artifact_names(client, run),
+        artifact_folder=run.info.artifact_uri if folder is None else str(folder),
     )
 
 
@@ -171,12 +167,12 @@ def series_of(run_id: str) -> dict[str, dict[str, Any]]:
 
     They are read from the run's folder on this machine, else from the store.
     """
-    kept = runs() / run_id / series.FOLDER
+    kept = runs() / run_id / results.FOLDER
     if kept.is_dir():
-        return series.read(kept)
+        return results.read(kept)
     client = open_store().client
-    with local_copy(client, client.get_run(run_id), series.FOLDER) as place:
-        return series.read(place)
+    with _local_copy(client, client.get_run(run_id), results.FOLDER) as folder:
+        return results.read(folder)
 
 
 def text_of(run_id: str, name: str) -> str | None:
@@ -186,7 +182,7 @@ def text_of(run_id: str, name: str) -> str | None:
         if kept.is_file():
             return kept.read_text(encoding="utf-8")
         client = open_store().client
-        return read_text(client, client.get_run(run_id), name)
+        return _read_text(client, client.get_run(run_id), name)
     except REFUSED:
         return None
 
@@ -198,14 +194,35 @@ def close_run(run_id: str, force: bool = False) -> RecordedRun:
         CseError: It is closed already, or seems alive and `force` is off.
     """
     client = open_store().client
-    run = _recorded(client.get_run(run_id), None)
+    run = _recorded(client.get_run(run_id))
     if run.status not in ("RUNNING", "SCHEDULED", "STALE"):
         raise CseError(f"run {run_id[:8]} is closed already: {run.status}")
     if run.status != "STALE" and not force:
-        process = f"process {run.tags.get(tag_names.PID, '?')} on {run.tags.get(tag_names.HOST, '?')}"
+        process = f"process {run.tags.get(location.PID, '?')} on {run.tags.get(location.HOST, '?')}"
         raise CseError(f"run {run_id[:8]} seems alive: {process}", "end that process, or close it with --force")
-    client.set_terminated(run_id, "KILLED")
-    return _recorded(client.get_run(run_id), None)
+    with defer_signals():
+        client.set_terminated(run_id, "KILLED")
+    return _recorded(client.get_run(run_id))
+
+
+def is_stale(tags: Mapping[str, str], now: datetime | None = None) -> bool:
+    """Return whether a run that says RUNNING has no process any more, as far as its tags tell."""
+    if _is_on_this_machine(tags):
+        return not lives(int(tags[location.PID]), tags.get(location.PROCESS_STARTED))
+    if location.HEARTBEAT not in tags:
+        return False
+    return (now or datetime.now(UTC)) - datetime.fromisoformat(tags[location.HEARTBEAT]) > SILENCE
+
+
+def is_alive_here(tags: Mapping[str, str]) -> bool:
+    """Return whether the run's process is one of this machine, other than this one, and alive."""
+    if not _is_on_this_machine(tags) or int(tags[location.PID]) == os.getpid():
+        return False
+    return lives(int(tags[location.PID]), tags.get(location.PROCESS_STARTED))
+
+
+def _is_on_this_machine(tags: Mapping[str, str]) -> bool:
+    return tags.get(location.HOST) == socket.gethostname() and location.PID in tags
 
 
 def _search(client: MlflowClient, experiment: str, matching: str) -> Iterator[Run]:
@@ -220,22 +237,7 @@ def _search(client: MlflowClient, experiment: str, matching: str) -> Iterator[Ru
             return
 
 
-def _has_result(run: Run) -> bool:
-    return not {tag_names.SUMMARY, tag_names.PRUNED} & set(run.data.tags)
-
-
-def _parsed(text: str | Exception) -> Result | str:
-    if isinstance(text, Exception):
-        return f"{RESULT} cannot be read ({type(text).__name__})"
-    try:
-        return Result.model_validate_json(text)
-    except ValidationError as error:
-        first: Any = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return f"{RESULT} is not a result of this version: {where or 'the text'}: {first['msg']}"
-
-
-def _recorded(run: Run, result: Result | str | None) -> RecordedRun:
+def _recorded(run: Run, result: Result | str | None = None) -> RecordedRun:
     tags = dict(run.data.tags)
     stale = run.info.status == "RUNNING" and is_stale(tags)
     return RecordedRun(
@@ -254,150 +256,57 @@ def _time(milliseconds: int | None) -> datetime | None:
     return None if not milliseconds else datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-RESULT = "result.json"
-_AT_ONCE = 8
+def _has_result(run: Run) -> bool:
+    return not {location.SUMMARY, location.PRUNED} & set(run.data.tags)
 
 
-def folder(run: Run) -> Path | None:
+def _result(client: MlflowClient, run: Run) -> Result | str:
+    """Return the run's result, or why it cannot be read."""
+    try:
+        return Result.model_validate_json(_read_text(client, run, RESULT))
+    except ValidationError as error:
+        first: Any = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return f"{RESULT} is not a result of this version: {where or 'the text'}: {first['msg']}"
+    except Exception as error:
+        return f"{RESULT} cannot be read ({type(error).__name__})"
+
+
+def _artifact_folder(run: Run) -> Path | None:
     """Return where the run's artifacts lie on this machine, or None where a server keeps them."""
     parts = urlparse(run.info.artifact_uri)
     return Path(unquote(parts.path)) if parts.scheme in ("", "file") else None
 
 
-def read_text(client: MlflowClient, run: Run, name: str) -> str:
-    """Return a text artifact.
-
-    Raises:
-        OSError: It is not there, or cannot be read.
-        MlflowException: The server has none of that name.
-    """
-    if (local := folder(run)) is not None:
+def _read_text(client: MlflowClient, run: Run, name: str) -> str:
+    if (local := _artifact_folder(run)) is not None:
         return (local / name).read_text(encoding="utf-8")
-    with TemporaryDirectory() as place:
-        return Path(client.download_artifacts(run.info.run_id, name, place)).read_text(encoding="utf-8")
-
-
-def read_texts(client: MlflowClient, runs: list[Run], name: str) -> list[str | Exception]:
-    """Return the text of each run, or why it could not be read; several requests at a time."""
-
-    def one(run: Run) -> str | Exception:
-        try:
-            return read_text(client, run, name)
-        except Exception as error:
-            return error
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(one, runs))
+    with TemporaryDirectory() as folder:
+        return Path(client.download_artifacts(run.info.run_id, name, folder)).read_text(encoding="utf-8")
 
 
 @contextmanager
-def local_copy(client: MlflowClient, run: Run, name: str) -> Iterator[Path]:
+def _local_copy(client: MlflowClient, run: Run, name: str) -> Iterator[Path]:
     """Yield where an artifact folder lies on this machine, fetched first where a server keeps it.
 
     There is no such folder where the run has no such artifact.
     """
-    if (local := folder(run)) is not None:
+    if (local := _artifact_folder(run)) is not None:
         yield local / name
         return
-    with TemporaryDirectory() as place:
+    with TemporaryDirectory() as folder:
         if client.list_artifacts(run.info.run_id, name):
-            client.download_artifacts(run.info.run_id, name, place)
-        yield Path(place) / name
+            client.download_artifacts(run.info.run_id, name, folder)
+        yield Path(folder) / name
 
 
-def artifact_names(client: MlflowClient, run: Run) -> list[str]:
+def _artifact_names(client: MlflowClient, run: Run) -> list[str]:
     """Return the path of every artifact file below the run's artifact folder."""
-    if (local := folder(run)) is not None:
+    if (local := _artifact_folder(run)) is not None:
         return sorted(str(path.relative_to(local)) for path in local.rglob("*") if path.is_file())
     found: list[str] = []
-    waiting: list[str | None] = [None]
-    while waiting:
-        for entry in client.list_artifacts(run.info.run_id, waiting.pop()):
-            (waiting if entry.is_dir else found).append(entry.path)
+    folders: list[str | None] = [None]
+    while folders:
+        for entry in client.list_artifacts(run.info.run_id, folders.pop()):
+            (folders if entry.is_dir else found).append(entry.path)
     return sorted(found)
-
-
-SILENCE = timedelta(minutes=30)
-"""A run on another machine that has said nothing for so long is taken for dead; one lives beats every minute."""
-
-
-def is_stale(tags: Mapping[str, str], now: datetime | None = None) -> bool:
-    """Return whether a run that says RUNNING has no process any more, as far as its tags tell."""
-    if _is_ours(tags):
-        return not lives(int(tags[names.PID]), tags.get(names.PROCESS_STARTED))
-    if names.HEARTBEAT not in tags:
-        return False
-    return (now or datetime.now(UTC)) - datetime.fromisoformat(tags[names.HEARTBEAT]) > SILENCE
-
-
-def is_alive_here(tags: Mapping[str, str]) -> bool:
-    """Return whether the run's process is one of this machine, other than this one, and alive."""
-    if not _is_ours(tags) or int(tags[names.PID]) == os.getpid():
-        return False
-    return lives(int(tags[names.PID]), tags.get(names.PROCESS_STARTED))
-
-
-def _is_ours(tags: Mapping[str, str]) -> bool:
-    return tags.get(names.HOST) == socket.gethostname() and names.PID in tags
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A run as `cse runs ls` shows it.
-
-    Args:
-        dev: The selecting metric at the selected state.
-        test: Mean over the test evaluators that report the same metric, each rounded as papers print it.
-        seconds: Training time of a finished run, else how long the record was open.
-        note: What a reader of the numbers must know.
-    """
-
-    run_id: str
-    recipe: str
-    seed: str
-    status: str
-    dev: float | None
-    test: float | None
-    started: datetime
-    seconds: float | None
-    note: str
-
-
-def summary(run: RecordedRun) -> Summary:
-    """Return the line of a run."""
-    result = run.result
-    open_for = (run.ended - run.started).total_seconds() if run.ended else None
-    return Summary(
-        run_id=run.run_id,
-        recipe=result.recipe if result else run.tags.get(names.RECIPE, run.name),
-        seed=str(result.seed) if result else run.tags.get(names.SEED, ""),
-        status=run.status,
-        dev=_dev(result) if result else None,
-        test=_test(result) if result else None,
-        started=run.started,
-        seconds=result.seconds if result else open_for,
-        note=run.unreadable or ", ".join(_notes(run)),
-    )
-
-
-def _notes(run: RecordedRun) -> Iterator[str]:
-    if names.TUNE in run.tags:
-        yield f"trial {run.tags[names.TRIAL]}" if names.TRIAL in run.tags else f"search {run.tags[names.TUNE]}"
-    if names.CONFIRMS in run.tags:
-        yield f"confirms {run.tags[names.CONFIRMS]}"
-    if names.PRUNED in run.tags:
-        yield "pruned"
-    if run.result is not None and run.result.test_selected:
-        yield "chosen on test data"
-
-
-def _dev(result: Result) -> float | None:
-    return None if result.selected_step is None else result.curve.get(result.selected_step)
-
-
-def _test(result: Result) -> float | None:
-    selecting, _, metric = (result.select or ".spearman").rpartition(".")
-    others = [name for name in result.scores if name != selecting and not name.endswith("dev")]
-    wanted = list(STS_TASKS) if set(STS_TASKS) <= set(others) else others
-    values = [round(result.scores[name][metric], 2) for name in wanted if metric in result.scores[name]]
-    return fmean(values) if values else None

@@ -1,9 +1,12 @@
-"""The right end state, however a run ends."""
+"""How a run ends: FINISHED, FAILED after an exception, KILLED after a signal.
+
+Slurm and `docker stop` send SIGTERM, a closed terminal SIGHUP; MLflow by itself leaves such runs RUNNING for ever.
+"""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
@@ -11,64 +14,55 @@ from typing import Any
 
 from cse_cli.core.console import Pruned
 from cse_cli.tracking.location import REASON
-from cse_cli.tracking.tracker import Tracker, afterwards
+from cse_cli.tracking.tracker import Tracker
 from registry.errors import CseError
 
-# Slurm and `docker stop` send SIGTERM, a closed terminal SIGHUP; MLflow by itself leaves such runs RUNNING for ever.
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-Handler = Callable[[int, FrameType | None], Any]
-
+_TERMINATING = (signal.SIGTERM, signal.SIGHUP)
 _LONGEST_REASON = 300
-
-
-def in_one_line(error: BaseException) -> str:
-    """Return why something failed, short enough for a list."""
-    said = error.message if isinstance(error, CseError) else f"{type(error).__name__}: {error}"
-    first = said.strip().partition("\n")[0]
-    return first if len(first) <= _LONGEST_REASON else f"{first[: _LONGEST_REASON - 1]}…"
+Handler = Callable[[int, FrameType | None], Any]
 
 
 class Terminated(SystemExit):
     """The process was asked to end by a signal; exits with 128 + its number."""
 
 
-class _Asked:
-    """Whether and by which signal the process was asked to end.
+@contextmanager
+def ending(tracker: Tracker) -> Iterator[None]:
+    """Close the run as FINISHED, as FAILED after an exception, as KILLED after Ctrl-C or a signal.
 
-    An exception that a handler raises may be swallowed or turned into another by the C code it breaks into, so the
-    signal is remembered as well.
+    A broken pipe counts as KILLED too, and so does the exit that rich makes of it: whoever read the output is gone.
     """
-
-    number: int | None = None
-    closing: bool = False
-
-    def error(self) -> BaseException:
-        """Return what the signal raises."""
-        return KeyboardInterrupt() if self.number == signal.SIGINT else Terminated(128 + (self.number or 0))
-
-    def terminate(self, number: int, _frame: FrameType | None) -> None:
-        # Whoever asked once may ask again: the run's end must still be written.
-        for each in _SIGNALS:
-            signal.signal(each, signal.SIG_IGN)
-        self.number = number
-        if not self.closing:
-            afterwards(self._raise)
-
-    def interrupting(self, before: Handler) -> Handler:
-        """Return a handler of Ctrl-C that does what `before` does; a second Ctrl-C may also break into the end."""
-
-        def interrupt(number: int, frame: FrameType | None) -> None:
-            again, self.number = self.number is not None, number
-            if again or not self.closing:
-                afterwards(lambda: before(number, frame))
-
-        return interrupt
-
-    def _raise(self) -> None:
-        raise self.error()
-
-
-_active: list[_Asked] = []
+    request = _StopRequest()
+    _active.append(request)
+    previous = _install(request.handlers())
+    try:
+        try:
+            yield
+        finally:
+            request.closing = True
+        tracker.finish("FINISHED")
+    except Pruned:
+        tracker.finish("FINISHED")
+        stop_if_asked()
+        raise
+    except (KeyboardInterrupt, Terminated, BrokenPipeError):
+        tracker.finish("KILLED")
+        raise
+    except BaseException as error:
+        if request.number is not None:
+            tracker.finish("KILLED")
+            raise request.error() from error
+        if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+            tracker.finish("KILLED")
+            raise
+        tracker.tags({REASON: in_one_line(error)})
+        tracker.finish("FAILED")
+        raise
+    finally:
+        _active.remove(request)
+        _restore(previous)
+    if request.number is not None:  # it came after the last step: the run is finished, the process is to end
+        raise request.error()
 
 
 def stop_if_asked() -> None:
@@ -80,72 +74,98 @@ def stop_if_asked() -> None:
         Terminated: The process has been asked to end.
         KeyboardInterrupt: By Ctrl-C.
     """
-    for asked in _active:
-        if asked.number is not None:
-            raise asked.error()
+    for request in _active:
+        if request.number is not None:
+            raise request.error()
 
 
 @contextmanager
-def _closing(asked: _Asked) -> Iterator[None]:
-    """After the block, let a signal break into nothing: the run's end is being written."""
-    try:
-        yield
-    finally:
-        asked.closing = True
+def defer_signals() -> Iterator[list[int]]:
+    """Let a signal take effect at the end of the block, a second one at once.
 
+    An exception in the middle of a write leaves MLflow's connection to sqlite open and the database locked.
 
-@contextmanager
-def ending(tracker: Tracker) -> Iterator[None]:
-    """Close the run as FINISHED, as FAILED after an exception, as KILLED after Ctrl-C or a signal.
-
-    A broken pipe is an end from outside too, and so is the exit that rich makes of it: whoever heard what the run says
-    is gone.
+    Yields:
+        The number of the signal that waits, if any.
     """
-    asked = _Asked()
-    _active.append(asked)
-    previous = _installed(asked)
+    waiting: list[int] = []
+
+    def remember(number: int, _frame: FrameType | None) -> None:
+        if waiting:  # whoever asks twice will not wait: the block may be stuck
+            waiting.clear()
+            _restore(previous)
+            signal.raise_signal(number)
+        else:
+            waiting.append(number)
+
+    previous: dict[signal.Signals, Any] = {}
+    previous |= _install(dict.fromkeys((*_TERMINATING, signal.SIGINT), remember))
     try:
-        with _closing(asked):
-            yield
-        tracker.finish("FINISHED")
-    except Pruned:
-        tracker.finish("FINISHED")
-        stop_if_asked()
-        raise
-    except (KeyboardInterrupt, Terminated, BrokenPipeError):
-        tracker.finish("KILLED")
-        raise
-    except BaseException as error:
-        if asked.number is not None:
-            tracker.finish("KILLED")
-            raise asked.error() from error
-        if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
-            tracker.finish("KILLED")
-            raise
-        tracker.tags({REASON: in_one_line(error)})
-        tracker.finish("FAILED")
-        raise
+        yield waiting
     finally:
-        _active.remove(asked)
-        _put_back(previous)
-    if asked.number is not None:  # it came after the last step: the run is finished, the process is to end
-        raise asked.error()
+        _restore(previous)
+        if waiting:
+            signal.raise_signal(waiting[0])
 
 
-def _installed(asked: _Asked) -> dict[signal.Signals, Any]:
-    """Have signals handled; return the handlers there were. What is ignored (nohup) stays ignored."""
+def in_one_line(error: BaseException) -> str:
+    """Return why something failed, short enough for a list."""
+    message = error.message if isinstance(error, CseError) else f"{type(error).__name__}: {error}"
+    first = message.strip().partition("\n")[0]
+    return first if len(first) <= _LONGEST_REASON else f"{first[: _LONGEST_REASON - 1]}…"
+
+
+class _StopRequest:
+    """Which signal asked the process to end, if one has, during one `ending` block.
+
+    It is remembered because the exception that a handler raises may be swallowed, or turned into another one by the C
+    code it breaks into.
+    """
+
+    number: int | None = None
+    closing: bool = False
+    """Whether the run's end is being written, which a signal does not interrupt."""
+
+    def error(self) -> BaseException:
+        """Return what the signal raises."""
+        return KeyboardInterrupt() if self.number == signal.SIGINT else Terminated(128 + (self.number or 0))
+
+    def handlers(self) -> dict[signal.Signals, Handler]:
+        """Return the handlers for the block; that of Ctrl-C does in the end what the present one does."""
+        handlers: dict[signal.Signals, Handler] = dict.fromkeys(_TERMINATING, self._terminate)
+        if current_thread() is main_thread() and callable(before := signal.getsignal(signal.SIGINT)):
+            handlers[signal.SIGINT] = self._interrupt_with(before)
+        return handlers
+
+    def _terminate(self, number: int, _frame: FrameType | None) -> None:
+        for each in _TERMINATING:  # often sent twice; the run's end must still be written
+            signal.signal(each, signal.SIG_IGN)
+        self.number = number
+        if not self.closing:
+            raise self.error()
+
+    def _interrupt_with(self, before: Handler) -> Handler:
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            again, self.number = self.number is not None, number
+            if again or not self.closing:  # the second Ctrl-C may also break into the end
+                before(number, frame)
+
+        return interrupt
+
+
+_active: list[_StopRequest] = []
+
+
+def _install(handlers: Mapping[signal.Signals, Handler]) -> dict[signal.Signals, Any]:
+    """Install handlers and return those there were. What is ignored (nohup) stays ignored."""
     if current_thread() is not main_thread():  # which alone may install handlers
         return {}
-    caught = [each for each in _SIGNALS if signal.getsignal(each) != signal.SIG_IGN]
-    previous = {each: signal.signal(each, asked.terminate) for each in caught}
-    before = signal.getsignal(signal.SIGINT)
-    if callable(before):
-        previous[signal.SIGINT] = signal.signal(signal.SIGINT, asked.interrupting(before))
-    return previous
+    caught = [each for each in handlers if signal.getsignal(each) != signal.SIG_IGN]
+    return {each: signal.signal(each, handlers[each]) for each in caught}
 
 
-def _put_back(previous: dict[signal.Signals, Any]) -> None:
+def _restore(previous: Mapping[signal.Signals, Any]) -> None:
     for each, action in previous.items():
-        # Ctrl-C is ignored where its own handler, which `interrupting` has called, said so: the process is leaving.
+        # Ctrl-C is ignored where its own handler, which `_interrupt_with` has called, said so: the process is leaving.
         if each != signal.SIGINT or signal.getsignal(each) != signal.SIG_IGN:
             signal.signal(each, action)

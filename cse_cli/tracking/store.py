@@ -1,7 +1,4 @@
-"""Opens the tracking store: once, under a lock, and with a clear answer when it cannot be opened.
-
-Says why a store cannot be opened, in words that lead on.
-"""
+"""Opens the tracking store: the first time under a lock, and within ten seconds or with the reason why not."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import re
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,23 +67,20 @@ def patience(seconds: int, retries: int = 0) -> Iterator[None]:
 
 def within(seconds: float, call: Callable[[], T]) -> T:
     """Return what `call` does, or raise TimeoutError: name look-up has no time limit of its own."""
-    answers: list[T] = []
-    errors: list[BaseException] = []
+    answer: Future[T] = Future()
 
     def work() -> None:
         try:
-            answers.append(call())
+            answer.set_result(call())
         except BaseException as error:
-            errors.append(error)
+            answer.set_exception(error)
 
     thread = Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not answers:
+    if not answer.done():
         raise TimeoutError(f"no answer in {seconds:g} s")
-    return answers[0]
+    return answer.result()
 
 
 def open_store(address: str | None = None) -> Store:

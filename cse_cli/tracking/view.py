@@ -1,43 +1,103 @@
-"""Recorded runs as tables, tab-separated lines and JSON, on stdout."""
+"""Recorded runs on stdout: as a table, tab-separated lines, sections of text, and JSON."""
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import pairwise
-from typing import Any, Literal
+from statistics import fmean
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from cse_cli.tracking.reader import RunDetails, Summary, summary
+from cse_cli.core.console import write_json
+from cse_cli.core.results import STS_TASKS, Result
+from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, plain_table
+from cse_cli.tracking import location
+from cse_cli.tracking.reader import RecordedRun, RunDetails
 
 _COLUMNS = ("run", "recipe", "seed", "status", "dev", "test avg", "started", "seconds", "note")
-_NUMBERS = {"seed", "dev", "test avg", "seconds"}
 _STYLES = {"FINISHED": "green", "FAILED": "red", "KILLED": "yellow", "STALE": "yellow", "RUNNING": "cyan"}
 _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 40
 
 
+@dataclass(frozen=True)
+class Summary:
+    """A run as `cse runs ls` shows it.
+
+    Args:
+        dev: The selecting metric at the selected state.
+        test: Mean over the test evaluators that report the same metric, each rounded as papers print it.
+        seconds: Training time of a finished run, else how long the record was open.
+        note: What a reader of the numbers must know.
+    """
+
+    run_id: str
+    recipe: str
+    seed: str
+    status: str
+    dev: float | None
+    test: float | None
+    started: datetime
+    seconds: float | None
+    note: str
+
+
+def summary(run: RecordedRun) -> Summary:
+    """Return the line of a run."""
+    result = run.result
+    open_for = (run.ended - run.started).total_seconds() if run.ended else None
+    return Summary(
+        run_id=run.run_id,
+        recipe=result.recipe if result else run.tags.get(location.RECIPE, run.name),
+        seed=str(result.seed) if result else run.tags.get(location.SEED, ""),
+        status=run.status,
+        dev=_dev(result) if result else None,
+        test=_test(result) if result else None,
+        started=run.started,
+        seconds=result.seconds if result else open_for,
+        note=run.unreadable or ", ".join(_notes(run)),
+    )
+
+
+def _dev(result: Result) -> float | None:
+    return None if result.selected_step is None else result.curve.get(result.selected_step)
+
+
+def _test(result: Result) -> float | None:
+    selecting, _, metric = (result.select or ".spearman").rpartition(".")
+    others = [name for name in result.scores if name != selecting and not name.endswith("dev")]
+    wanted = list(STS_TASKS) if set(STS_TASKS) <= set(others) else others
+    values = [round(result.scores[name][metric], 2) for name in wanted if metric in result.scores[name]]
+    return fmean(values) if values else None
+
+
+def _notes(run: RecordedRun) -> Iterator[str]:
+    if location.TUNE in run.tags:
+        trial = run.tags.get(location.TRIAL)
+        yield f"search {run.tags[location.TUNE]}" if trial is None else f"trial {trial}"
+    if location.CONFIRMS in run.tags:
+        yield f"confirms {run.tags[location.CONFIRMS]}"
+    if location.PRUNED in run.tags:
+        yield "pruned"
+    if run.result is not None and run.result.test_selected:
+        yield "chosen on test data"
+
+
 def print_runs(runs: Sequence[Summary]) -> None:
     """Print a line a run: a table on a terminal, tab-separated values into a pipe."""
     if not sys.stdout.isatty():
-        sys.stdout.write("".join("\t".join(line) + "\n" for line in [_COLUMNS, *(_cells(r, full=True) for r in runs)]))
+        sys.stdout.write(as_tsv(plain_table(_COLUMNS, [_cells(run, full=True) for run in runs])))
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in _COLUMNS[:-1]:
-        justify: Literal["left", "right"] = "right" if heading in _NUMBERS else "left"
-        table.add_column(heading, justify=justify, no_wrap=heading != "recipe", overflow="fold")
-    for run in runs:
-        cells = [escape(cell) for cell in _cells(run, full=False)]
-        cells[3] = f"[{_STYLES.get(run.status, 'default')}]{cells[3]}[/]"
-        table.add_row(*cells[:-1])
+    lines = [_cells(run, full=False)[:-1] for run in runs]
+    rows = (Row(label, tuple(Cell(text, style=_STYLES.get(text, "")) for text in texts)) for label, *texts in lines)
+    table = Table("", _COLUMNS[1:-1], tuple(rows), label=_COLUMNS[0], align="lprlrrlr")
     console = Console(highlight=False)
-    console.print(table)
+    console.print(as_rich(table, gap=1))
     for run in runs:
         if run.note:
             console.print(f"{run.run_id[:8]}: {escape(run.note)}")
@@ -45,7 +105,7 @@ def print_runs(runs: Sequence[Summary]) -> None:
 
 def write_runs_json(runs: Sequence[Summary]) -> None:
     """Write the same as one JSON document."""
-    _write({"runs": [{**asdict(run), "started": run.started.isoformat()} for run in runs]})
+    write_json({"runs": [{**asdict(run), "started": run.started.isoformat()} for run in runs]})
 
 
 def print_details(details: RunDetails) -> None:
@@ -79,7 +139,7 @@ def write_details_json(details: RunDetails) -> None:
     plain = {key: value for key, value in asdict(details).items() if key != "run"}
     result = None if details.run.result is None else details.run.result.model_dump(mode="json")
     head = {**about, "started": details.run.started.isoformat(), "name": details.run.name, "tags": details.run.tags}
-    _write({"run": {**head, **plain, "result": result}})
+    write_json({"run": {**head, **plain, "result": result}})
 
 
 def sparkline(values: Sequence[float], width: int = _CURVE_WIDTH) -> str:
@@ -137,17 +197,3 @@ def _clock(run: Summary) -> str:
 
 def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
-
-
-def _write(content: Mapping[str, Any]) -> None:
-    plain = _finite({"schema_version": 1, **content})
-    sys.stdout.write(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _finite(value: Any) -> Any:
-    """Return the value with null for NaN: JSON has none, and other programs refuse what Python writes."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -1,26 +1,67 @@
-"""Recipe → Experiment: every part built, bound to its neighbours, and checked to fit.
-
-What is to be run, before and after its parts are built.
-"""
+"""A run's job, and its recipe as an `Experiment`: every part built, bound to its neighbours, and checked to fit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from cse_cli.core.devices import Compute
 from cse_cli.core.run_folder import RunFolder
-from cse_cli.data.batches import Batches, ViewPlan
+from cse_cli.data.batches import BatchSource, ViewPlan
 from cse_cli.data.sources import Text
-from cse_cli.data.stream import Stream, StreamedText
+from cse_cli.data.stream import StreamedText
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.schema import Recipe, View
 from cse_cli.training.method import BoundView, Method, Term
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.errors import CseError
-from registry.types import Encoder, Evaluator, Loss
+from registry.types import Encoder, Evaluator
+
+
+@dataclass(frozen=True)
+class Below:
+    """The place of a run that is part of another, as a trial's run is of a search.
+
+    Args:
+        parent: The run it belongs to; None where that is not recorded.
+        name: Its own name.
+        tags: Further tags that say what it belongs to.
+    """
+
+    parent: str | None
+    name: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be run.
+
+    Args:
+        loaded: The recipe and where it came from.
+        seed: Of initialisation, dropout and order.
+        device: As `cse_cli.core.devices.choose` takes it.
+        resume: The run to resume.
+        study: The cell of a study that it belongs to, as its tag says.
+        below: The run that it is part of.
+        lean: Whether only scores and curves are kept: no model, no figures, no numbers of single pairs.
+    """
+
+    loaded: LoadedRecipe
+    seed: int
+    device: str = "auto"
+    resume: RunFolder | None = None
+    study: str | None = None
+    below: Below | None = None
+    lean: bool = False
+
+    @property
+    def name(self) -> str:
+        """What a list of runs shows."""
+        return self.below.name if self.below else f"{self.loaded.name} seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -50,6 +91,30 @@ class Experiment:
         return {plan.column for plan in self.plans.values()} | {c for plan in self.plans.values() for c in plan.side}
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A job with everything built and read, before anything is recorded.
+
+    Args:
+        text: None for recipes without training, as are the batches.
+        steps: Of the whole training.
+    """
+
+    job: Job
+    compute: Compute
+    experiment: Experiment
+    text: Text | StreamedText | None
+    batches: BatchSource[Any] | None
+    steps: int
+
+    @property
+    def sentences(self) -> int:
+        """Rows of the training text; of a stream, whose length is not known, those that the steps take."""
+        if self.text is None or self.batches is None:
+            return 0
+        return self.steps * self.batches.batch_size if self.text.rows is None else self.text.rows
+
+
 def resolve(recipe: Recipe, seed: int) -> Experiment:
     """Build all parts of a recipe; freshly initialised weights depend on the seed alone.
 
@@ -62,7 +127,7 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
         encoders[name] = ENCODERS[part.name].build(part.params, encoders)
         heads = {key: HEADS[head.name].build(head.params, encoders) for key, head in part.heads.items()}
         encoders[name].attach(heads)
-        _demand_room(name, encoders[name], recipe)
+        _check_length(name, encoders[name], recipe)
     views = {name: _view(view, encoders) for name, view in recipe.views.items()}
     queue = None
     if recipe.queue is not None:
@@ -70,14 +135,15 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
         queue = entry.build(recipe.queue.params, encoders)
         watched = next(recipe.queue.params[r.parameter] for r in entry.references if r.kind == "view")
         queue.bind(encoders[recipe.views[watched].encoder])
-    losses: dict[str, Loss] = {}
-    terms: dict[str, Term] = {}
-    for label, loss in recipe.losses.items():
-        losses[label] = LOSSES[loss.name].build(loss.params, encoders)
-        terms[label] = Term(LOSSES[loss.name], loss.weight, loss.views, loss.queue)
+    losses = {label: LOSSES[loss.name].build(loss.params, encoders) for label, loss in recipe.losses.items()}
+    terms = {
+        label: Term(LOSSES[loss.name], loss.weight, loss.views, loss.queue) for label, loss in recipe.losses.items()
+    }
     for name, encoder in encoders.items():
         encoder.expect(
-            hidden_read=any(losses[label].reads_hidden and _sees(term, views, name) for label, term in terms.items()),
+            hidden_read=any(
+                losses[label].reads_hidden and _reads_encoded(term, views, name) for label, term in terms.items()
+            ),
             rows_at_once=recipe.train.rows_at_once,
         )
     return Experiment(
@@ -90,17 +156,15 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     )
 
 
-def _sees(term: Term, views: Mapping[str, BoundView], encoder: str) -> bool:
-    """Whether a loss takes more than the sentence vectors of a view that goes through the encoder."""
-    asked = [
-        term.views[wanted.name]
+def _reads_encoded(term: Term, views: Mapping[str, BoundView], encoder: str) -> bool:
+    """Tell whether a loss takes more than the sentence vectors of a view that goes through the encoder."""
+    return any(
+        wanted.kind == "encoded" and wanted.name in term.views and views[term.views[wanted.name]].encoder == encoder
         for wanted in term.entry.inputs
-        if wanted.kind == "encoded" and wanted.name in term.views
-    ]
-    return any(views[view].encoder == encoder for view in asked)
+    )
 
 
-def _demand_room(name: str, encoder: Encoder, recipe: Recipe) -> None:
+def _check_length(name: str, encoder: Encoder, recipe: Recipe) -> None:
     limit, wanted = encoder.max_length, recipe.data.max_length
     if limit is not None and wanted > limit and recipe.train.steps != 0:
         raise CseError(
@@ -119,70 +183,3 @@ def _view(view: View, encoders: Mapping[str, Encoder]) -> BoundView:
 def _plan(view: View, bound: BoundView, encoders: Mapping[str, Encoder]) -> ViewPlan:
     side = {a.column: a.vocabulary for a in bound.augmenters if a.column is not None and a.vocabulary is not None}
     return ViewPlan(view.column, encoders[view.encoder].vocabulary, side, list(bound.augmenters))
-
-
-@dataclass(frozen=True)
-class Below:
-    """Where a run stands that is part of another.
-
-    Args:
-        parent: The run it belongs to; None where that is not recorded.
-        name: Its own name.
-        tags: What else says so.
-    """
-
-    parent: str | None
-    name: str
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is to be run.
-
-    Args:
-        loaded: The recipe and where it came from.
-        seed: Of initialisation, dropout and order.
-        device: As `cse_cli.core.devices.choose` takes it.
-        resume: The run to take up again.
-        study: The cell of a study that it belongs to, as its tag says.
-        below: The run that it is part of.
-        lean: Whether only scores and curves are kept: no model, no figures, no numbers of single pairs.
-    """
-
-    loaded: LoadedRecipe
-    seed: int
-    device: str = "auto"
-    resume: RunFolder | None = None
-    study: str | None = None
-    below: Below | None = None
-    lean: bool = False
-
-    @property
-    def name(self) -> str:
-        """What a list of runs shows."""
-        return self.below.name if self.below else f"{self.loaded.name} seed {self.seed}"
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A job with everything built and read, before anything is recorded.
-
-    Args:
-        text: None for recipes without training, as are the batches.
-        steps: Of the whole training.
-    """
-
-    job: Job
-    compute: Compute
-    experiment: Experiment
-    text: Text | StreamedText | None
-    batches: Batches | Stream | None
-    steps: int
-
-    @property
-    def sentences(self) -> int:
-        """Rows of the training text; of a stream, whose length is not known, those that the steps take."""
-        if self.text is None or self.batches is None:
-            return 0
-        return self.steps * self.batches.batch_size if self.text.rows is None else self.text.rows

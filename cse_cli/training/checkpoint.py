@@ -1,8 +1,6 @@
-"""Everything a step depends on, on disk: written whole or not at all, readable without running code.
+"""Checkpoints: everything the next step depends on, the best state so far, and whether all processes hold the same.
 
-The best state so far, by a dev metric: kept on disk beside the checkpoint that knows of it.
-
-Whether the processes of one training still hold the same method.
+A file is written whole or not at all, and read without running code.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import hashlib
 import math
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,12 +55,12 @@ def read(path: Path) -> dict[str, Any]:
 
 def method_state(method: Method) -> dict[str, Any]:
     """Return the weights and buffers of a method, without frozen parts that are loaded by name."""
-    left_out = tuple(
+    frozen = tuple(
         f"{prefix}."
         for prefix, module in method.named_modules()
         if isinstance(module, Component) and not module.stateful
     )
-    return {key: value for key, value in method.state_dict().items() if not key.startswith(left_out or ("\0",))}
+    return {key: value for key, value in method.state_dict().items() if not key.startswith(frozen)}
 
 
 def load_method_state(method: Method, state: Mapping[str, Any]) -> None:
@@ -78,7 +76,7 @@ def load_method_state(method: Method, state: Mapping[str, Any]) -> None:
     nn.Module.load_state_dict(method, dict(state), strict=False)
 
 
-def stream(seed: int, rank: int, step: int = 0) -> int:
+def dropout_seed(seed: int, rank: int, step: int = 0) -> int:
     """Return the seed of a process's own dropout; the first one has the run's."""
     if rank == 0:
         return seed
@@ -92,15 +90,10 @@ def random_state() -> dict[str, Any]:
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        "numpy": [
-            str(kind),
-            torch.from_numpy(np.asarray(words).astype(np.int64)),
-            int(position),
-            int(has_gauss),
-            float(gauss),
-        ],
+        "numpy": [str(kind), torch.from_numpy(np.asarray(words).astype(np.int64)), int(position), int(has_gauss),
+                  float(gauss)],
         "python": [version, list(internal), gauss_next],
-    }
+    }  # fmt: skip
 
 
 def set_random_state(state: Mapping[str, Any]) -> None:
@@ -145,7 +138,7 @@ class Selection:
             file = self._file(self.step)
             encoder.load_state_dict(from_first(lambda: read(file)))
 
-    def tidy(self) -> None:
+    def delete_others(self) -> None:
         """Delete states that no checkpoint can ask for any more."""
         for file in self.folder.glob("best-*.pt"):
             if self.step is None or file != self._file(self.step):
@@ -155,10 +148,7 @@ class Selection:
         return self.folder / f"best-{step}.pt"
 
 
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def demand_alike(method: Method, step: int) -> None:
+def check_replicas_equal(method: Method, step: int) -> None:
     """Check that weights, momentum copies and the queue are the same on every process, to the last bit.
 
     Raises:
@@ -166,27 +156,24 @@ def demand_alike(method: Method, step: int) -> None:
     """
     if world_size() == 1:
         return
-    names, tensors = zip(*_shared(method), strict=True)
-    sums = torch.stack([_sum(tensor) for tensor in tensors]).tolist()
-    everyone = from_all(sums)
+    replicated: dict[str, Tensor] = dict(
+        method.named_parameters()
+    )  # not all buffers: running statistics may be each process's own
+    if method.queue is not None:
+        replicated |= {f"queue.{name}": buffer for name, buffer in method.queue.named_buffers()}
+    everyone = from_all(torch.stack([_bit_sum(tensor) for tensor in replicated.values()]).tolist())
     for rank, theirs in enumerate(everyone):
         if theirs != everyone[0]:
-            odd = [name for name, a, b in zip(names, everyone[0], theirs, strict=False) if a != b]
+            odd = [name for name, a, b in zip(replicated, everyone[0], theirs, strict=False) if a != b]
             raise RunFailedError(
                 f"after step {step}, process {rank} no longer has the weights of process 0: {len(odd)} of "
-                f"{len(names)} tensors differ, among them {odd[0] if odd else 'their number'}",
+                f"{len(replicated)} tensors differ, among them {odd[0] if odd else 'their number'}",
                 "give every machine the same models, data and library versions, then start again or --resume",
             )
 
 
-def _shared(method: Method) -> Iterator[tuple[str, Tensor]]:
-    """Yield what must be alike; running statistics may be each process's own."""
-    yield from method.named_parameters()
-    if method.queue is not None:
-        yield from ((f"queue.{name}", buffer) for name, buffer in method.queue.named_buffers())
-
-
-def _sum(tensor: Tensor) -> Tensor:
+def _bit_sum(tensor: Tensor) -> Tensor:
     """Return the sum of the bits as integers: exact in any order, and a single number to fetch from the device."""
     flat = tensor.detach().contiguous().reshape(-1)
-    return flat.view(_INTEGERS[flat.element_size()]).sum(dtype=torch.int64)
+    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
+    return flat.view(integers).sum(dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""Signs that training goes wrong: losses that are no numbers, embeddings that fall together."""
+"""Signs that training goes wrong: values that are not finite, sentence vectors that collapse."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def describe_views(views: Mapping[str, Tensor]) -> str:
 
 @dataclass
 class CollapseAlarm:
-    """Warns once when sentence vectors have fallen together.
+    """Warns once when sentence vectors have collapsed: nearly all are equal.
 
     Args:
         cosine_limit: Mean cosine above which a check counts as collapsed; so does an effective rank below 2.

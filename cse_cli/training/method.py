@@ -80,8 +80,11 @@ class Method(nn.Module):
         if self.queue is not None:
             self.queue.observe(step)
         sentences = {name: all_devices(view.sentence) for name, view in step.views.items()}
+        losses = {}
         with autocast(next(iter(sentences.values())).device.type, enabled=False):
-            return {label: self._loss(label, step.views, sentences) for label in self.terms}
+            for label, term in self.terms.items():
+                losses[label] = self.losses[label](**self._inputs(term, step.views, sentences))
+        return losses
 
     def objective(self, losses: Mapping[str, Tensor]) -> Tensor:
         """Return Σ weight · loss."""
@@ -125,22 +128,20 @@ class Method(nn.Module):
             if members:
                 step.views.update(encode_together(self.encoder(name), members))
 
-    def _loss(self, label: str, views: Mapping[str, Encoded], sentences: Mapping[str, Tensor]) -> Tensor:
-        term = self.terms[label]
+    def _inputs(
+        self, term: Term, views: Mapping[str, Encoded], sentences: Mapping[str, Tensor]
+    ) -> dict[str, Tensor | Encoded | Negatives]:
+        """Return the arguments that a loss's `forward` declares."""
         arguments: dict[str, Tensor | Encoded | Negatives] = {}
         for wanted in term.entry.inputs:
             if wanted.kind == "negatives":
-                arguments[wanted.name] = self._negatives(term, next(iter(sentences.values())))
+                like = next(iter(sentences.values()))
+                queue = self.queue if term.queue else None
+                arguments[wanted.name] = Negatives.none(like) if queue is None else queue.negatives()
             elif wanted.name in term.views:
                 view = term.views[wanted.name]
                 arguments[wanted.name] = sentences[view] if wanted.kind == "sentences" else views[view]
-        value: Tensor = self.losses[label](**arguments)
-        return value
-
-    def _negatives(self, term: Term, like: Tensor) -> Negatives:
-        if self.queue is None or not term.queue:
-            return Negatives.none(like)
-        return self.queue.negatives()
+        return arguments
 
 
 def encode_together(encoder: Encoder, members: Mapping[str, Embedded]) -> dict[str, Encoded]:

@@ -1,11 +1,9 @@
-"""AdamW and its schedule, as the SimCSE chassis sets them (docs/methods/simcse.md §6).
-
-When the blocks of a training's encoders are compiled, and how.
-"""
+"""AdamW and its schedule, as the SimCSE chassis sets them (docs/methods/simcse.md §6), and what is compiled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 from torch import nn
@@ -79,7 +77,7 @@ class Compiled:
 
 
 def compile_blocks(
-    method: nn.Module, settings: Train, compute: Compute, shape: tuple[int, int], told: Callable[[str], None]
+    method: nn.Module, settings: Train, compute: Compute, shape: tuple[int, int], warn: Callable[[str], None]
 ) -> Compiled | None:
     """Return what a training compiles; None where it compiles nothing.
 
@@ -91,21 +89,13 @@ def compile_blocks(
         settings: `compile` is "on", "off", "auto" or None, which is "off".
         compute: Device and precision.
         shape: Steps of the whole training, and tokens that sentences are cut to.
-        told: Hears why nothing is compiled after all.
+        warn: Called with the reason where nothing is compiled after all.
     """
     steps, length = shape
     on_gpu = compute.device.type == "cuda"
-    wanted = settings.compile == "on" or (settings.compile == "auto" and on_gpu and steps >= AUTO_STEPS)
-    if not wanted:
+    if not (settings.compile == "on" or (settings.compile == "auto" and on_gpu and steps >= AUTO_STEPS)):
         return None
-    said: set[str] = set()
-
-    def once(text: str) -> None:
-        if text not in said:
-            said.add(text)
-            told(text)
-
-    blocks = prepare(method, length, once)
+    blocks = prepare(method, length, cache(warn))  # each text once
     if not blocks and settings.compile == "on":
-        told("train.compile = 'on', but no encoder has blocks that could be compiled")
+        warn("train.compile = 'on', but no encoder has blocks that could be compiled")
     return Compiled(blocks, graphs=on_gpu and settings.rows_at_once is None) if blocks else None

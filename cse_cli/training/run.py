@@ -1,12 +1,9 @@
-"""One run of one recipe with one seed: build, train, score, record.
-
-What is written down of a run: its inputs before the first step, its outcome after the last.
-"""
+"""One run of one recipe with one seed: build, train, score, and record its inputs and its outcome."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,13 +31,11 @@ from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.tracking import location as tags
 from cse_cli.training import checkpoint
-from cse_cli.training.build import Below, Experiment, Job, Prepared, resolve
-from cse_cli.training.trainer import Trainer, state_digest
+from cse_cli.training.build import Experiment, Job, Prepared, resolve
+from cse_cli.training.trainer import Trainer
 from registry import ENCODERS, hub
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
-
-_STEPS = "n sentences are n / train.batch_size steps"
 
 
 def prepare(job: Job, observer: Observer) -> Prepared:
@@ -59,21 +54,22 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     experiment = resolve(recipe, job.seed)
     if recipe.train.steps == 0:
         return Prepared(job, compute, experiment, None, None, 0)
-    place = rank(), world_size()
-
-    settings = experiment.plans, recipe.train.batch_size, recipe.data.max_length, job.seed, *place
+    settings = experiment.plans, recipe.train.batch_size, recipe.data.max_length, job.seed, rank(), world_size()
+    if recipe.data.streaming:
+        if recipe.train.steps is None:
+            raise CseError(
+                "data.streaming needs train.steps: the length of a stream is not known",
+                "n sentences are n / train.batch_size steps",
+            )
+        stream = open_stream(recipe.data, experiment.columns)
+        return Prepared(job, compute, experiment, stream, Stream(stream, *settings), recipe.train.steps)
 
     def read() -> tuple[Text, Batches]:
         text = open_text(recipe.data, experiment.columns)
         for notice in text.notices:
             observer.warned(notice)
-        return text, Batches(text, *settings, progress=_tokenising(observer))
+        return text, Batches(text, *settings, lambda done, total: observer.preparing("tokenising", done, total))
 
-    if recipe.data.streaming:
-        if recipe.train.steps is None:
-            raise CseError("data.streaming needs train.steps: the length of a stream is not known", _STEPS)
-        stream = open_stream(recipe.data, experiment.columns)
-        return Prepared(job, compute, experiment, stream, Stream(stream, *settings), recipe.train.steps)
     text, batches = after_first(read)
     steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
     return Prepared(job, compute, experiment, text, batches, steps)
@@ -83,77 +79,50 @@ def execute(job: Job, observer: Observer) -> Result:
     """Run a job to its end and record it.
 
     Where a process group is initialised, every process of it calls this with the same job: they train together, the
-    first one alone writes and tells, and all return its result.
+    first one alone writes and reports, and all return its result.
 
     Raises:
-        CseError: It could not start, or failed on the way; the record then says FAILED.
+        CseError: It could not start, or failed later; the record then says FAILED.
         Pruned: The observer ended it; the record then says FINISHED, marked as pruned.
     """
     observer = observer if rank() == 0 else Silent()
     prepared = prepare(job, observer)
-    tracker, folder = _begin(prepared)
-    with _explained(folder, observer), tracking.ending(tracker), lost.explained(), _pruned(folder, tracker):
+    tracker, folder = _open_run(job)
+    with _messages(folder, observer), tracking.ending(tracker), lost.explained(), _pruning(folder, tracker):
         if job.resume is None:
-            from_first(lambda: _record_inputs(prepared, tracker, folder))
-        trainer = _train(prepared, folder.path, tracker, observer)
+            from_first(lambda: record_inputs(tracker, prepared, folder))
+        trainer = _trainer(prepared, folder.path, tracker, observer)
+        if trainer is not None:
+            trainer.run()
+            trainer.finish()
         observer.preparing("scoring the selected state")
         one, settings = prepared.experiment, job.loaded.recipe.evaluate
         scores = evaluate(one.scored, one.evaluators, settings, prepared.compute, plans=one.plans)
-        result = from_first(lambda: _record_outcome(prepared, trainer, scores, tracker, folder, observer))
+
+        def record() -> Result:
+            result = make_result(prepared, trainer, scores, tracker.run_id)
+            record_outcome(tracker, prepared, result, folder.path, observer)
+            return result
+
+        result = from_first(record)
     if rank() == 0:
         folder.close()
     return result
 
 
-def _record_inputs(prepared: Prepared, tracker: tracking.Tracker, folder: RunFolder) -> None:
-    record_inputs(tracker, prepared)
-    folder.create()  # after its inputs are recorded: what can be taken up again has them
+def _open_run(job: Job) -> tuple[tracking.Tracker, RunFolder]:
+    """Return the tracker of a new run, or of the one that is resumed, and its folder."""
 
+    def start() -> tracking.Tracker:
+        if rank() > 0:
+            return tracking.NullTracker()
+        if job.resume is not None:  # by another trial of a search, perhaps
+            name, more = (job.below.name, job.below.tags) if job.below else ("", {})
+            return tracking.start(name, {}, more, job.resume.run_id)
+        parent = job.below.parent if job.below else None
+        return tracking.start(job.name, params(job.loaded.recipe.resolved()), run_tags(job), parent=parent)
 
-def _record_outcome(
-    prepared: Prepared,
-    trainer: Trainer | None,
-    scores: Scores,
-    tracker: tracking.Tracker,
-    folder: RunFolder,
-    observer: Observer,
-) -> Result:
-    result = make_result(prepared, trainer, scores, tracker.run_id)
-    record_outcome(tracker, prepared, result, folder.path)
-    for told in [] if prepared.job.lean else record_details(tracker, prepared, result, folder.path):
-        observer.warned(told)
-    return result
-
-
-@contextmanager
-def _pruned(folder: RunFolder, tracker: tracking.Tracker) -> Iterator[None]:
-    """Mark a run that its observer ended, and leave nothing to take up."""
-    try:
-        yield
-    except Pruned:
-        tracker.tags({tags.PRUNED: "true"})
-        if rank() == 0:
-            folder.close()
-        raise
-
-
-@contextmanager
-def _explained(folder: RunFolder, observer: Observer) -> Iterator[None]:
-    """Say how to go on after an interruption; turn a device without memory into a message."""
-    try:
-        yield
-    except (KeyboardInterrupt, tracking.Terminated):
-        observer.stopped(folder.run_id if folder.path.is_dir() else None)
-        raise
-    except torch.OutOfMemoryError as error:
-        raise RunFailedError(
-            f"run {folder.run_id[:8]}: {error}", "lower train.batch_size or data.max_length, or train in bf16"
-        ) from error
-
-
-def _begin(prepared: Prepared) -> tuple[tracking.Tracker, RunFolder]:
-    job, first = prepared.job, rank() == 0
-    tracker = after_first(lambda: _open(job) if first else tracking.NullTracker())
+    tracker = after_first(start)
     tracker.run_id = from_first(lambda: tracker.run_id)
     if job.resume is not None:
         return tracker, job.resume
@@ -161,16 +130,9 @@ def _begin(prepared: Prepared) -> tuple[tracking.Tracker, RunFolder]:
     return tracker, RunFolder(tracker.run_id, job.loaded.name, source, resolved, hub.used())
 
 
-def _open(job: Job) -> tracking.Tracker:
-    if job.resume is not None:  # by another trial of a search, perhaps
-        below = job.below or Below(None, "")
-        return tracking.start(below.name, {}, below.tags, job.resume.run_id)
-    parent = job.below.parent if job.below else None
-    return tracking.start(job.name, params(job.loaded.recipe.resolved()), run_tags(job), parent=parent)
-
-
-def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer: Observer) -> Trainer | None:
-    if prepared.batches is None or prepared.text is None:
+def _trainer(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer: Observer) -> Trainer | None:
+    """Return what trains, at its last checkpoint if there is one; None for a recipe without training."""
+    if prepared.batches is None:
         prepared.experiment.method.to(prepared.compute.device)
         return None
     job = prepared.job
@@ -191,14 +153,36 @@ def _train(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer
             sentences=prepared.sentences,
         )
     )
-    trainer.run()
-    trainer.last_state = from_first(lambda: state_digest(checkpoint.method_state(trainer.method)))
-    trainer.selection.restore(prepared.experiment.scored)
     return trainer
 
 
-def _tokenising(observer: Observer) -> Callable[[int, int], None]:
-    return lambda done, total: observer.preparing("tokenising", done, total)
+@contextmanager
+def _messages(folder: RunFolder, observer: Observer) -> Iterator[None]:
+    """Say how to go on after an interruption; turn a device without memory into a message."""
+    try:
+        yield
+    except (KeyboardInterrupt, tracking.Terminated):
+        observer.stopped(folder.run_id if folder.path.is_dir() else None)
+        raise
+    except torch.OutOfMemoryError as error:
+        raise RunFailedError(
+            f"run {folder.run_id[:8]}: {error}", "lower train.batch_size or data.max_length, or train in bf16"
+        ) from error
+
+
+@contextmanager
+def _pruning(folder: RunFolder, tracker: tracking.Tracker) -> Iterator[None]:
+    """Mark a run that its observer ended, and leave nothing to resume."""
+    try:
+        yield
+    except Pruned:
+        tracker.tags({tags.PRUNED: "true"})
+        if rank() == 0:
+            folder.close()
+        raise
+
+
+# --- what is recorded -------------------------------------------------------------------------------------------------
 
 
 def params(resolved: Mapping[str, Any]) -> dict[str, str]:
@@ -237,7 +221,7 @@ def run_tags(job: Job) -> dict[str, str]:
     return run_tags
 
 
-def record_inputs(tracker: tracking.Tracker, prepared: Prepared) -> None:
+def record_inputs(tracker: tracking.Tracker, prepared: Prepared, folder: RunFolder) -> None:
     """Write recipe, environment and data digests before the first step."""
     recipe = prepared.job.loaded.recipe
     tracker.text("recipe.toml", prepared.job.loaded.text)
@@ -249,49 +233,37 @@ def record_inputs(tracker: tracking.Tracker, prepared: Prepared) -> None:
         tracker.dataset(Path(source).name, prepared.text.fingerprint, "training", source)
     for name, digest in _fingerprints(prepared.experiment).items():
         tracker.dataset(name, digest, "evaluation", name)
+    folder.create()  # after its inputs are recorded: what can be resumed has them
 
 
-def record_outcome(tracker: tracking.Tracker, prepared: Prepared, result: Result, folder: Path) -> None:
-    """Write scores, the typed result and the selected model, if that is to be kept."""
-    recipe = prepared.job.loaded.recipe
+def record_outcome(
+    tracker: tracking.Tracker, prepared: Prepared, result: Result, folder: Path, observer: Observer
+) -> None:
+    """Write scores and the typed result; unless the job is lean, also the selected model and what explains its scores.
+
+    Those are the numbers behind the scores and figures of what there is data for. A figure that fails is a warning and
+    costs no run its scores.
+    """
     final = {f"eval/{name}.{metric}": v for name, values in result.scores.items() for metric, v in values.items()}
-    tracker.metrics(final | _shares(result), prepared.steps)
+    shares = {} if result.speed is None else {f"speed/share_{k}": v for k, v in result.speed.shares.items()}
+    tracker.metrics(final | shares, prepared.steps)
     tracker.text("result.json", result.model_dump_json(indent=1))
-    if not prepared.job.lean:
-        model = folder / "model"
-        prepared.experiment.scored.export(model, recipe.evaluate.max_length)
-        tracker.folder(model, "model")
+    if prepared.job.lean:
+        return
+    from cse_cli.analysis.run_figures import draw_run  # matplotlib: only where a run has come to its end
 
-
-def record_details(tracker: tracking.Tracker, prepared: Prepared, result: Result, folder: Path) -> list[str]:
-    """Write the numbers behind the scores, and figures of them; return what the user should be told."""
-    record_series(tracker, prepared, folder)
-    return record_figures(tracker, prepared, result, folder)
-
-
-def record_series(tracker: tracking.Tracker, prepared: Prepared, folder: Path) -> None:
-    """Write the numbers behind the scores of the selected state."""
-    series.write({name: one.series() for name, one in prepared.experiment.evaluators.items()}, folder / series.FOLDER)
-    if (folder / series.FOLDER).is_dir():
-        tracker.folder(folder / series.FOLDER, series.FOLDER)
-
-
-def record_figures(tracker: tracking.Tracker, prepared: Prepared, result: Result, folder: Path) -> list[str]:
-    """Draw what there is data for; return what the user should be told: a figure that fails costs no run its scores."""
-    from cse_cli.analysis.run_figures import draw  # matplotlib: only where a run has come to its end
-
+    prepared.experiment.scored.export(folder / "model", prepared.job.loaded.recipe.evaluate.max_length)
+    tracker.folder(folder / "model", "model")
     evaluators = prepared.experiment.evaluators
     numbers = {name: evaluator.series() for name, evaluator in evaluators.items()}
-    data = {name: list(evaluator.fingerprints()) for name, evaluator in evaluators.items()}
-    figures = folder / "figures"
-    told: list[str] = []
+    series.write(numbers, folder / series.FOLDER)
     try:
-        draw(result, numbers, figures, data)
+        draw_run(result, numbers, folder / "figures", {name: list(e.fingerprints()) for name, e in evaluators.items()})
     except Exception as error:
-        told.append(f"figures are missing: {type(error).__name__}: {error}")
-    if figures.is_dir():
-        tracker.folder(figures, "figures")
-    return told
+        observer.warned(f"figures are missing: {type(error).__name__}: {error}")
+    for made in (series.FOLDER, "figures"):
+        if (folder / made).is_dir():
+            tracker.folder(folder / made, made)
 
 
 def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run_id: str) -> Result:
@@ -334,11 +306,6 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run
         run_id=run_id,
         finished=datetime.now(UTC),
     )
-
-
-def _shares(result: Result) -> dict[str, float]:
-    """Return each part's share of the training's time, as a tracking store's metrics."""
-    return {} if result.speed is None else {f"speed/share_{k}": v for k, v in result.speed.shares.items()}
 
 
 def _fingerprints(experiment: Experiment) -> dict[str, str]:

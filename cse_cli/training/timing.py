@@ -1,7 +1,4 @@
-"""Where the time of a training goes, and what that makes of the device it runs on.
-
-What the device a training runs on could do at most, and how much of its memory was taken.
-"""
+"""Where the time of a training goes, and how much of what its device could do at most, and of its memory, it takes."""
 
 from __future__ import annotations
 
@@ -130,8 +127,9 @@ class Stopwatch:
         self._compute = compute
         self._costs = {name: cost_of(method.encoder(view.encoder)) for name, view in method.views.items()}
         self._peak = peak_flops(compute)
-        self._earlier = (Work(), 0.0)
-        forget_peak_memory(compute.device)
+        self._before = (Work(), 0.0)
+        if compute.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(compute.device)
 
     def count(self, sizes: Mapping[str, Size]) -> None:
         """Add one step's batch."""
@@ -142,16 +140,19 @@ class Stopwatch:
             if (cost := self._costs[view]) is not None:
                 self.work.flops += model_flops(cost, size)
 
-    def lately(self) -> dict[str, float]:
+    def recent(self) -> dict[str, float]:
         """Return what a record keeps of the time since the last call; steps alone, without evaluation."""
         seconds = self._step_seconds()
-        before, since = self._earlier
-        self._earlier = (Work(**asdict(self.work)), seconds)
+        before, since = self._before
+        self._before = (Work(**asdict(self.work)), seconds)
         took = seconds - since
         if took <= 0:
             return {}
         tokens, flops = self.work.tokens - before.tokens, self.work.flops - before.flops
-        found = {"speed/tokens_per_second": tokens * world_size() / took, "speed/peak_memory_gb": self.memory / 1e9}
+        found = {
+            "speed/tokens_per_second": tokens * world_size() / took,
+            "speed/peak_memory_gb": peak_memory(self._compute.device) / 1e9,
+        }
         if self._peak is not None and flops:
             found["speed/model_flop_utilisation"] = flops / took / self._peak
         return found
@@ -166,13 +167,8 @@ class Stopwatch:
             padding=1 - self.work.tokens / self.work.places if self.work.places else None,
             model_flops=self.work.flops * world_size(),
             model_flop_utilisation=self.work.flops / seconds / self._peak if known and self._peak else None,
-            peak_memory=self.memory,
+            peak_memory=peak_memory(self._compute.device),
         )
-
-    @property
-    def memory(self) -> int:
-        """Bytes at the highest point: what torch held of the GPU, or this process of the machine."""
-        return peak_memory(self._compute.device)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
@@ -182,7 +178,7 @@ class Stopwatch:
         """Go on from `state`."""
         self.clock.seconds = {part: float(state["seconds"].get(part, 0.0)) for part in PARTS}
         self.work = Work(**state["work"])
-        self._earlier = (Work(**state["work"]), self._step_seconds())
+        self._before = (Work(**state["work"]), self._step_seconds())
 
     def _step_seconds(self) -> float:
         parts = self.clock.read()
@@ -218,12 +214,6 @@ def known_peak(name: str, precision: str) -> float | None:
         if re.search(rf"\b{pattern}", name):
             return peaks[precision] * 1e12 if precision in peaks else None
     return None
-
-
-def forget_peak_memory(device: torch.device) -> None:
-    """Begin anew where that is possible: on a GPU."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
 
 
 def peak_memory(device: torch.device) -> int:

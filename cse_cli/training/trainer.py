@@ -1,15 +1,15 @@
-"""The training loop: batch → losses → backward → optimiser → components' hooks, with scores and checkpoints between.
+"""The training loop: steps, and between them records, scores of the dev set and checkpoints.
 
-One optimiser step: batch → losses → backward → clipped update → components' hooks.
-
-The forward pass whose gradients are averaged over processes while they are still being computed.
+A step: batch → losses → backward → clipped update → components' hooks.
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,13 @@ from cse_cli.core.console import Observer
 from cse_cli.core.devices import Compute
 from cse_cli.core.distributed import from_all, from_first
 from cse_cli.core.results import Scores
-from cse_cli.data.batches import Batches, Feed
-from cse_cli.data.stream import Stream
+from cse_cli.data.batches import BatchSource, Feed
 from cse_cli.evaluation.evaluate import evaluate, score
 from cse_cli.recipe.schema import Train
 from cse_cli.tracking import Tracker, stop_if_asked
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Prepared
-from cse_cli.training.checkpoint import Selection, demand_alike
+from cse_cli.training.checkpoint import Selection, check_replicas_equal
 from cse_cli.training.health import CollapseAlarm, agreement, describe_views, traceable_distance
 from cse_cli.training.method import Method
 from cse_cli.training.optimizer import compile_blocks, learning_rate, make_optimizer, set_learning_rate
@@ -58,16 +57,16 @@ class Progress:
 
 
 class Trainer:
-    """Trains one experiment; its best state can then be restored from `selection`.
+    """Trains one experiment.
 
     Several processes train it together: each has its share of every batch, all hold the same weights, and the first
-    one alone writes and tells.
+    one alone writes and reports.
 
     Args:
         prepared: What to train; moved to its device.
         folder: Where checkpoints and states are kept.
         tracker: Receives metrics.
-        observer: Hears of progress.
+        observer: Receives the progress.
 
     Raises:
         ValueError: The job has no training.
@@ -85,7 +84,7 @@ class Trainer:
         self.tracker = tracker
         self.observer = observer
         self.method = self.experiment.method.to(compute.device)
-        demand_alike(self.method, 0)
+        check_replicas_equal(self.method, 0)
         self.stepper = Stepper(
             self.method, prepared.batches, self.settings, compute, self.seed, self.total, observer.warned
         )
@@ -97,35 +96,37 @@ class Trainer:
         self.last_state: str | None = None
 
     def run(self) -> None:
-        """Train from wherever the checkpoint stands to the end, then restore the best state.
+        """Train from wherever the checkpoint stands to the end.
 
         Raises:
-            RunFailedError: The loss is not a number.
+            RunFailedError: The loss is NaN or infinite.
         """
         try:
-            self._run()
+            self.stepper.watch.clock.start()
+            if not from_first((self.folder / checkpoint.FILE).exists):
+                self._begin()
+            self.method.train()
+            while self.progress.step < self.total:
+                stop_if_asked()
+                began, done = time.perf_counter(), self.progress.step
+                logging = (done + 1) % LOG_EVERY == 0 or done == 0 or done + 1 == self.total
+                # On a GPU, looking at the loss waits for it.
+                look = self._check_loss if self.compute.device.type == "cpu" or logging else None
+                taken = self.stepper.take(done, look)
+                if look is None:
+                    self.unseen.append(taken.loss)
+                self.progress.step += 1
+                self._count_time(began, stepping=True)
+                if logging:
+                    self._record(taken)
+                self._evaluate_and_save()
         finally:
             self.stepper.close()
 
-    def _run(self) -> None:
-        self.stepper.watch.clock.start()
-        if not from_first((self.folder / checkpoint.FILE).exists):
-            # Dropout must not depend on how weights were initialised.
-            torch.manual_seed(checkpoint.stream(self.seed, rank()))
-            if self.measures:
-                self.tracker.metrics(self.measures, 0)
-            self._evaluate()
-            self.save()
-        self.method.train()
-        while self.progress.step < self.total:
-            stop_if_asked()
-            self._step()
-            if self._due(self.settings.evaluate_every) or self._due(self.settings.checkpoint_every):
-                self._demand_numbers()  # before anything is scored or written
-            if self._due(self.settings.evaluate_every):
-                self._evaluate()
-            if self._due(self.settings.checkpoint_every or self.settings.evaluate_every):
-                self.save()
+    def finish(self) -> None:
+        """Note what the last weights are, then put the best state back."""
+        self.last_state = from_first(lambda: state_digest(checkpoint.method_state(self.method)))
+        self.selection.restore(self.experiment.scored)
 
     @property
     def measures(self) -> dict[str, float]:
@@ -137,15 +138,17 @@ class Trainer:
         distance = traceable_distance(encoder, queue, self.settings.batch_size)
         return {} if distance is None else {"queue/traceable_distance": distance}
 
+    # --- checkpoints ---
+
     def save(self) -> None:
         """Write a checkpoint of everything the next step depends on; metrics up to it are recorded first."""
-        demand_alike(self.method, self.progress.step)
-        each = from_all((checkpoint.random_state(), self.stepper.place))
-        from_first(lambda: self._write([random for random, _ in each], [place for _, place in each]))
+        check_replicas_equal(self.method, self.progress.step)
+        each = from_all((checkpoint.random_state(), self.stepper.data_state))
+        from_first(lambda: self._write([random for random, _ in each], [data for _, data in each]))
         self.saved = self.progress.step
         self.stepper.watch.clock.mark("other")
 
-    def _write(self, randoms: list[dict[str, Any]], places: list[Any]) -> None:
+    def _write(self, randoms: list[dict[str, Any]], data: list[Any]) -> None:
         self.tracker.flush()
         checkpoint.write(
             self.folder / checkpoint.FILE,
@@ -154,53 +157,65 @@ class Trainer:
                 **self.stepper.state(),
                 "random": randoms[0],
                 "random_of_others": randoms[1:],
-                "data": places,
+                "data": data,
                 "progress": asdict(self.progress),
                 "selection": {k: getattr(self.selection, k) for k in ("step", "score", "curve")},
                 "alarm": asdict(self.alarm),
             },
         )
-        self.selection.tidy()
+        self.selection.delete_others()
 
     def restore(self) -> None:
         """Go back to the last checkpoint: bit for bit where as many processes go on as wrote it."""
         state = checkpoint.read(self.folder / checkpoint.FILE)
         checkpoint.load_method_state(self.method, state["method"])
-        self.stepper.load_state(state)
         self.progress = Progress(**state["progress"])
         self.selection = Selection(self.folder, **state["selection"])
         self.alarm = CollapseAlarm(**state["alarm"])
         self.saved = self.progress.step
-        self.stepper.load_places(self.progress.step, state.get("data", []))
+        self.stepper.load_state(state, self.progress.step)
         self._restore_random([state["random"], *state.get("random_of_others", [])])
-        demand_alike(self.method, self.progress.step)
+        check_replicas_equal(self.method, self.progress.step)
 
     def _restore_random(self, states: list[dict[str, Any]]) -> None:
         if rank() < len(states):
             checkpoint.set_random_state(states[rank()])
         else:
-            torch.manual_seed(checkpoint.stream(self.seed, rank(), self.progress.step))
+            torch.manual_seed(checkpoint.dropout_seed(self.seed, rank(), self.progress.step))
         if len(states) != world_size():
             self.observer.warned(
                 f"the number of processes changes from {len(states)} to {world_size()}: batches stay as they are, "
                 "but dropout differs from here on from what an unbroken run draws"
             )
 
-    def _step(self) -> None:
-        began, done = time.perf_counter(), self.progress.step
-        logging = (done + 1) % LOG_EVERY == 0 or done == 0 or done + 1 == self.total
-        # On a GPU, looking at the value waits for it.
-        look = self._demand_a_number if self.compute.device.type == "cpu" or logging else None
-        taken = self.stepper.take(done, look)
-        if look is None:
-            self.unseen.append(taken.loss)
-        self.progress.step += 1
-        self._count(began, stepping=True)
-        if logging:
-            self._report(taken)
-            self.stepper.watch.clock.mark("other")
+    # --- between the steps ---
 
-    def _report(self, taken: Taken) -> None:
+    def _begin(self) -> None:
+        # Dropout must not depend on how weights were initialised.
+        torch.manual_seed(checkpoint.dropout_seed(self.seed, rank()))
+        if self.measures:
+            self.tracker.metrics(self.measures, 0)
+        self._evaluate()
+        self.save()
+
+    def _evaluate_and_save(self) -> None:
+        if self._is_due(self.settings.evaluate_every) or self._is_due(self.settings.checkpoint_every):
+            self._check_unseen_losses()  # before anything is scored or written
+        if self._is_due(self.settings.evaluate_every):
+            self._evaluate()
+        if self._is_due(self.settings.checkpoint_every or self.settings.evaluate_every):
+            self.save()
+
+    def _is_due(self, every: int) -> bool:
+        return self.progress.step == self.total or (every > 0 and self.progress.step % every == 0)
+
+    def _count_time(self, began: float, *, stepping: bool) -> None:
+        took = time.perf_counter() - began
+        self.progress.seconds += took
+        self.progress.step_seconds += took if stepping else 0.0
+
+    def _record(self, taken: Taken) -> None:
+        """Record a step's losses, its health and the speed of late."""
         vectors = {name: taken.step.sentences(name) for name in taken.step.views}
         indicators, warning = self.alarm.check(next(iter(vectors.values())))
         own = {
@@ -209,16 +224,17 @@ class Trainer:
             **{f"{place}/{k}": v for place, part in self.method.components() for k, v in part.report().items()},
         }
         values = {
-            **_mean(from_all(own)),
+            **_mean_of_processes(from_all(own)),
             "train/learning_rate": taken.learning_rate,
             "train/gradient_norm": taken.norm.item(),
             **indicators,
             **agreement(vectors),
-            **self.stepper.watch.lately(),
+            **self.stepper.watch.recent(),
         }
-        from_first(lambda: self._tell(values, warning))
+        from_first(lambda: self._report(values, warning))
+        self.stepper.watch.clock.mark("other")
 
-    def _tell(self, values: Mapping[str, float], warning: str | None) -> None:
+    def _report(self, values: Mapping[str, float], warning: str | None) -> None:
         rate = self.progress.step * self.settings.batch_size / self.progress.step_seconds
         self.tracker.metrics(values, self.progress.step)
         self.observer.stepped(self.progress.step, values["train/loss"], rate)
@@ -231,22 +247,21 @@ class Trainer:
 
     def _evaluate(self) -> None:
         """Score the dev evaluator that selects; the untrained state is scored but never selected."""
-        settings, at = self.experiment.recipe.evaluate, self.progress.step
+        settings, at, one = self.experiment.recipe.evaluate, self.progress.step, self.experiment
         everything = at == 0 and settings.untrained
         if settings.select is None and not everything:
             return
         began = time.perf_counter()
-        wanted = [] if everything or settings.select is None else [settings.select.rpartition(".")[0]]
-        one = self.experiment
-        scores = evaluate(one.scored, one.evaluators, settings, self.compute, wanted, one.plans)
+        only = [] if everything or settings.select is None else [settings.select.rpartition(".")[0]]
+        scores = evaluate(one.scored, one.evaluators, settings, self.compute, only, one.plans)
         if at == 0:
             self.progress.untrained = scores
         if settings.select is not None:
-            self._offer(scores, settings.select)
-        self._count(began, stepping=False)
+            self._select(scores, settings.select)
+        self._count_time(began, stepping=False)
         self.stepper.watch.clock.mark("evaluation")
 
-    def _offer(self, scores: Scores, select: str) -> None:
+    def _select(self, scores: Scores, select: str) -> None:
         name, at, value = select.rpartition(".")[0], self.progress.step, score(scores, select)
         if at == 0:
             self.selection.curve[0] = value
@@ -254,41 +269,36 @@ class Trainer:
         self.tracker.metrics({f"dev/{name}.{metric}": v for metric, v in scores[name].items()}, at)
         from_first(lambda: self.observer.evaluated(at, {select: value}, best))
 
-    def _due(self, every: int) -> bool:
-        return self.progress.step == self.total or (every > 0 and self.progress.step % every == 0)
+    # --- losses that are NaN or infinite ---
 
-    def _count(self, began: float, *, stepping: bool) -> None:
-        took = time.perf_counter() - began
-        self.progress.seconds += took
-        self.progress.step_seconds += took if stepping else 0.0
-
-    def _demand_numbers(self) -> None:
-        """Look at the losses that nobody has looked at: on a GPU, those since the last record."""
+    def _check_unseen_losses(self) -> None:
+        """Look at the losses of steps that were not looked at: on a GPU, those since the last record."""
         if not self.unseen:
             return
-        seen, self.unseen = self.unseen, []
-        finite = torch.isfinite(mean_devices(torch.stack(seen))).tolist()
-        if not all(finite):
-            at = self.progress.step - len(seen) + finite.index(False) + 1
-            raise self._no_number(f"the loss is no number at step {at}")
+        losses, self.unseen = self.unseen, []
+        values = mean_devices(torch.stack(losses)).tolist()
+        wrong = next((place for place, value in enumerate(values) if not math.isfinite(value)), None)
+        if wrong is not None:
+            at = self.progress.step - len(losses) + wrong + 1
+            raise self._failure(f"the loss is {values[wrong]} at step {at}")
 
-    def _demand_a_number(self, loss: Tensor, step: StepState) -> None:
-        self._demand_numbers()
-        whole = mean_devices(loss)  # on all processes alike, so that all stop here
+    def _check_loss(self, loss: Tensor, step: StepState) -> None:
+        self._check_unseen_losses()
+        whole = mean_devices(loss)  # the same on all processes, so that all stop here
         if torch.isfinite(whole):
             return
         vectors = {name: step.sentences(name) for name in step.views}
-        raise self._no_number(f"the loss is {whole.item()} at step {self.progress.step + 1}\n{describe_views(vectors)}")
+        raise self._failure(f"the loss is {whole.item()} at step {self.progress.step + 1}\n{describe_views(vectors)}")
 
-    def _no_number(self, what: str) -> RunFailedError:
+    def _failure(self, what: str) -> RunFailedError:
         return RunFailedError(
             f"{what}\n  last good checkpoint: step {self.saved}, {self.folder / checkpoint.FILE}",
             "lower train.learning_rate, raise the temperature, or use precision = 'fp32'",
         )
 
 
-def _mean(each: list[dict[str, float]]) -> dict[str, float]:
-    """Return the mean over processes of what each one says of its share of the batch."""
+def _mean_of_processes(each: list[dict[str, float]]) -> dict[str, float]:
+    """Return the mean over processes of what each one reports of its share of the batch."""
     if len(each) == 1:
         return each[0]
     return {name: sum(of[name] for of in each if name in of) / sum(name in of for of in each) for name in each[0]}
@@ -296,13 +306,14 @@ def _mean(each: list[dict[str, float]]) -> dict[str, float]:
 
 def state_digest(state: dict[str, Any]) -> str:
     """Return a digest of weights: equal exactly when every bit of every tensor is."""
-    import hashlib
-
     digest = hashlib.sha256()
     for key in sorted(state):
         digest.update(key.encode())
         digest.update(state[key].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+# --- one step ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -324,10 +335,6 @@ class Taken:
     learning_rate: float
 
 
-def _nobody(_: str) -> None:
-    """Nobody listens."""
-
-
 class Stepper:
     """Takes the steps of one training; what the next one depends on, beside the method, is its `state`.
 
@@ -338,18 +345,18 @@ class Stepper:
         compute: Device and precision.
         seed: Of the stream that augmenters and queues draw from.
         total: Steps of the whole training.
-        told: Hears what a person should know, such as that nothing could be compiled.
+        warn: Called with what a person should know, such as that nothing could be compiled.
     """
 
     def __init__(
         self,
         method: Method,
-        batches: Batches | Stream,
+        batches: BatchSource[Any],
         settings: Train,
         compute: Compute,
         seed: int,
         total: int,
-        told: Callable[[str], None] = _nobody,
+        warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.method = method
         self.batches = batches
@@ -361,16 +368,16 @@ class Stepper:
         self.generator = torch.Generator().manual_seed(seed)
         self.forward = parallel(method)
         self.watch = Stopwatch(method, compute)
-        self.feed = Feed(batches.batch, total, compute.device, place=batches.state)
-        self.place = batches.state()
-        self.compiled = compile_blocks(method, settings, compute, (total, batches.max_length), told)
+        self.feed = Feed(batches.batch, total, compute.device, state=batches.state)
+        self.data_state = batches.state()
+        self.compiled = compile_blocks(method, settings, compute, (total, batches.max_length), warn)
 
     def take(self, done: int, look: Callable[[Tensor, StepState], None] | None = None) -> Taken:
         """Take the step after `done` others; `look` sees the objective before anything is changed by it."""
         rate = learning_rate(self.settings, done, self.total)
         set_learning_rate(self.optimizer, rate)
         ready, clock = self.feed.take(done), self.watch.clock
-        self.place = ready.place
+        self.data_state = ready.state
         self.watch.count(ready.sizes)
         batch = {view: tokens.to(self.compute.device) for view, tokens in ready.batch.items()}
         clock.mark("data")
@@ -391,32 +398,6 @@ class Stepper:
         clock.mark("optimiser")
         return Taken(step, loss.detach(), {k: v.detach() for k, v in losses.items()}, norm, rate)
 
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of it."""
-        return {
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.scaler.state_dict(),
-            "generator": self.generator.get_state(),
-            "watch": self.watch.state(),
-        }
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Put `state` back."""
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.scaler.load_state_dict(state["scaler"])
-        self.generator.set_state(state["generator"])
-        if "watch" in state:
-            self.watch.load_state(state["watch"])
-
-    def load_places(self, done: int, places: Sequence[Any]) -> None:
-        """Go on after `done` steps where the data of all processes stood, by rank."""
-        self.batches.load_state(done, places)
-        self.place = self.batches.state()
-
-    def close(self) -> None:
-        """End what runs beside the steps."""
-        self.feed.close()
-
     def _update(self) -> Tensor:
         self.scaler.unscale_(self.optimizer)
         weights = [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -426,23 +407,40 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         return norm
 
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of it, beside `data_state`, which is each process's own."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "generator": self.generator.get_state(),
+            "watch": self.watch.state(),
+        }
 
-Forward = Callable[[StepState], dict[str, Tensor]]
+    def load_state(self, state: Mapping[str, Any], done: int = 0) -> None:
+        """Go on after `done` steps from `state`; its "data" is the `data_state` of each process, by rank."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.generator.set_state(state["generator"])
+        if "watch" in state:
+            self.watch.load_state(state["watch"])
+        self.batches.load_state(done, state.get("data", []))
+        self.data_state = self.batches.state()
+
+    def close(self) -> None:
+        """End the thread that makes batches."""
+        self.feed.close()
 
 
-def parallel(method: Method) -> Forward:
+def parallel(method: Method) -> Callable[[StepState], dict[str, Tensor]]:
     """Return what a training step calls instead of the method; on one process the method itself.
 
-    Probes go on calling the bare method: their gradients are not the parameters'. Buffers are each component's own
-    affair, and weights without a gradient, which differ by method, are looked for at every step.
+    On several, gradients are averaged over them while they are still being computed. Probes go on calling the bare
+    method: their gradients are not the parameters'. Buffers are left to each component, and weights without a gradient,
+    which differ by method, are looked for at every step.
     """
     if world_size() == 1:
         return method
-    options: dict[str, Any] = {"find_unused_parameters": True, "gradient_as_bucket_view": True, _buffers_left(): False}
+    known = inspect.signature(DistributedDataParallel).parameters
+    buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # newer torch, older
+    options: dict[str, Any] = {"find_unused_parameters": True, "gradient_as_bucket_view": True, buffers: False}
     return DistributedDataParallel(method, **options)
-
-
-def _buffers_left() -> str:
-    """Return the option that says not to copy buffers at every step, which newer torch versions call otherwise."""
-    options = inspect.signature(DistributedDataParallel).parameters
-    return "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"

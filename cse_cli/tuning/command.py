@@ -77,19 +77,16 @@ def tune(
     json_: Json = False,
 ) -> None:
     """Search better values for a recipe's parameters, by its dev metric; record each trial in MLflow."""
-    from cse_cli.tuning.options import Wanted
-    from cse_cli.tuning.search import Afterwards, look, ls, search
-    from cse_cli.tuning.space import Asked
+    from cse_cli.tuning.options import SearchOptions
+    from cse_cli.tuning.search import list_studies, search, show_study
 
-    asked = Asked(param or (), range_ or (), choices or ())
-    wanted = Wanted(
-        recipe, asked, metric, set_ or (), unset or (), trials, timeout, sampler, pruner, seeds, steps, name, join,
-        storage, device, workers,
+    options = SearchOptions(
+        recipe, param or (), range_ or (), choices or (), metric, set_ or (), unset or (), trials, timeout, sampler,
+        pruner, seeds, steps, name, join, storage, device, workers, save_best, confirm, json_,
     )  # fmt: skip
-    afterwards = Afterwards(save_best, confirm, json_)
-    if wanted.lists:
-        ls(wanted, afterwards)
+    if recipe == "ls":  # a recipe of that name is ls.toml
+        list_studies(options)
     elif best is not None:
-        look(best, wanted, afterwards)
+        show_study(best, options)
     else:
-        search(wanted, afterwards)
+        search(options)

@@ -1,4 +1,4 @@
-"""A search while it runs: the plan, then a line a trial; always on stderr."""
+"""A search while it runs, on stderr: its plan, then a line a trial."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from cse_cli.core.console import Screen, Started
 from cse_cli.core.devices import choose
-from cse_cli.tuning.config import Ended, Opened, Outcome, Value
-from cse_cli.tuning.options import Planned
-from cse_cli.tuning.samplers import pruner_name
-from cse_cli.tuning.space import Knob, points
-from cse_cli.tuning.view import seeds, shown
+from cse_cli.core.formatting import duration
+from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.tuning.config import SearchConfig, dev_metric
+from cse_cli.tuning.ranges import Value
+from cse_cli.tuning.results import Trial
+from cse_cli.tuning.samplers import count_points, distributions, pruner_name
+from cse_cli.tuning.space import Parameter
+from cse_cli.tuning.storage import address
+from cse_cli.tuning.view import scored_by, show_value
+from cse_cli.tuning.workers import Ending, SearchObserver
 
 PLAIN_EVERY = 60.0
 """Seconds between two lines about one trial where there is no terminal."""
@@ -23,8 +28,8 @@ NARROW = 100
 """Columns of a terminal below which a trial's line leaves out the metric's name."""
 
 
-class TuneScreen(Screen):
-    """Shows a search; of the runs it is made of, only a bar where there is a terminal."""
+class TuneScreen(Screen, SearchObserver):
+    """Shows a search; of its runs, only a bar where there is a terminal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,106 +40,105 @@ class TuneScreen(Screen):
         self._workers = 1
         self._took: list[float] = []
 
-    def planned(self, planned: Planned) -> None:
+    def planned(self, config: SearchConfig, loaded: LoadedRecipe, why: str) -> None:
         """Print what is to be searched, and why this recipe."""
-        plan, recipe = planned.plan, planned.loaded.recipe
-        self._metric = planned.metric
-        why = f" ({escape(planned.why)})" if planned.why else ""
-        self._line(f"tuning [bold]{escape(planned.loaded.name)}[/bold]{why}")
-        length = plan.steps or recipe.train.steps
-        each = f"{recipe.train.epochs} epochs" if length is None else f"{length:,} steps"
-        self._line(f"  {escape(recipe.title)} · {each} a trial · {seeds(plan.seeds)}")
-        for knob in plan.knobs:
-            self._line(f"  {escape(described(knob))}")
-        few = points(plan.knobs)
-        of = f" over {few} points" if few is not None else ""
-        self._line(
-            f"  maximising {escape(planned.metric)}{of} · sampler {plan.sampler} · pruner {pruner_name(plan)}"
-            + ("" if plan.timeout is None else f" · no trial begins after {plan.timeout:,.0f} s")
-        )
+        self._metric = dev_metric(loaded.recipe)
+        length = config.steps or loaded.recipe.train.steps
+        each = f"{loaded.recipe.train.epochs} epochs" if length is None else f"{length:,} steps"
+        self._line(f"tuning [bold]{escape(loaded.name)}[/bold]{f' ({escape(why)})' if why else ''}")
+        self._line(f"  {escape(loaded.recipe.title)} · {each} a trial · {scored_by(config.seeds)}")
+        for parameter in config.parameters:
+            self._line(f"  {escape(describe(parameter))}")
+        points = count_points(distributions(config.parameters))
+        of = f" over {points} points" if points is not None else ""
+        until = "" if config.timeout is None else f" · no trial begins after {config.timeout:,.0f} s"
+        names = f"sampler {config.sampler} · pruner {pruner_name(config)}"
+        self._line(f"  maximising {escape(self._metric)}{of} · {names}{until}")
 
-    def opened(self, study: Opened) -> None:
+    def opened(self, config: SearchConfig, done: int, budget: int, devices: Sequence[str]) -> None:
         """Print where the study is kept, and how much of it is done."""
-        self._budget, self._finished, self._workers = study.budget, study.done, max(1, len(study.devices))
-        done = f", {study.done} done" if study.done else ", the first with the recipe's own values"
-        self._line(f"  study [bold]{escape(study.name)}[/bold]: {study.budget} trials{done}")
-        self._line(f"  on {escape(_places(study.devices))} · kept in {escape(study.storage)}")
-        if study.done < study.budget:
-            self._line(
-                "[dim]  how long it takes is known after the first trial; stopped, the same command goes on[/dim]"
-            )
+        self._budget, self._finished, self._workers = budget, done, max(1, len(devices))
+        so_far = f", {done} done" if done else ", the first with the recipe's own values"
+        self._line(f"  study [bold]{escape(config.name)}[/bold]: {budget} trials{so_far}")
+        kept = address(config.storage, config.name).shown
+        self._line(f"  on {escape(_places(devices))} · kept in {escape(kept)}")
+        if done < budget:
+            self._line("[dim]  the time left is known after the first trial; stopped, the same command goes on[/dim]")
 
     def trial_began(self, number: int, values: Mapping[str, Value], budget: int) -> None:
-        """Remember which trial is at work."""
+        """Remember which trial is running."""
         self._budget = budget
-        self._trial = f"trial {number}: {', '.join(_named(values)) or 'its own values'}"
+        self._trial = f"trial {number}: {_named(values) or 'its own values'}"
 
-    def trial_ended(self, trial: Ended) -> None:
+    def trial_ended(self, trial: Trial, best: bool) -> None:
         """Print what came of a trial, and how long the rest will take."""
         self._close()
         self._finished += 1
-        self._took.append(trial.seconds)
-        what = "the recipe's own" if trial.own else ", ".join(_named(trial.values))
+        seconds = trial.seconds or 0.0
+        self._took.append(seconds)
+        what = "the recipe's own" if trial.own else _named(trial.values)
+        mark = "  [green]best so far[/green]" if best and not trial.own else ""
+        left = (self._budget - self._finished) * fmean(self._took) / self._workers
+        about = f"[dim]  about {duration(left)} left[/dim]" if left > 0 else ""
         place = f"{self._finished}/{self._budget}"
-        mark = "  [green]best so far[/green]" if trial.best and not trial.own else ""
         self._line(
-            f"{place:>7}  trial {trial.number:<3} {escape(what)}  {self._came_to(trial)}  "
-            f"{trial.seconds:,.0f} s{mark}{self._left_over()}"
+            f"{place:>7}  trial {trial.number:<3} {escape(what)}  {self._came_to(trial)}  {seconds:,.0f} s{mark}{about}"
         )
 
-    def _came_to(self, trial: Ended) -> str:
+    def _came_to(self, trial: Trial) -> str:
         if trial.state == "failed":
             return f"[red]failed:[/red] {escape(trial.reason or '')}"
         score = "" if trial.score is None else f"{trial.score:.2f}"
         if trial.state == "pruned":
             return f"[dim]pruned at {score}[/dim]"
-        metric = "" if self.live and self.console.width < NARROW else f"{escape(self._metric)} "  # the head has it
-        return f"{metric}{score}"
+        narrow = self.live and self.console.width < NARROW
+        return score if narrow else f"{escape(self._metric)} {score}"
 
-    def _left_over(self) -> str:
-        left = self._budget - self._finished
-        return f"[dim]  about {_duration(left * fmean(self._took) / self._workers)} left[/dim]" if left > 0 else ""
-
-    def repeats(self, number: int, lost: int) -> None:
-        """Print which trial is done again."""
+    def retried(self, number: int, lost: int) -> None:
+        """Print which trial is repeated."""
         self._line(f"[dim]trial {lost} was lost with its process; it is repeated as trial {number}[/dim]")
 
-    def waits(self, count: int) -> None:
-        """Print that only others are at work."""
+    def waiting(self, count: int) -> None:
+        """Print that only other processes have trials."""
         self._close()
         self._line(f"[dim]waiting for {count} trial{'' if count == 1 else 's'} of other processes …[/dim]")
 
-    def left(self, name: str) -> None:
+    def interrupted(self, name: str) -> None:
         """Print how to go on."""
         self._close()
-        self._line(
-            f"stopped; cse tune --join {escape(name)} goes on, and cse tune --best {escape(name)} shows the best"
-        )
+        study = escape(name)
+        self._line(f"stopped; cse tune --join {study} goes on, and cse tune --best {study} shows the best")
 
-    def ended(self, outcome: Outcome) -> None:
-        """Print why no further trial was begun, where it was not the budget."""
-        done = sum(outcome.counts.values())
-        again = f"cse tune --join {escape(outcome.name)}"
-        if outcome.ending == "timeout":
+    def ended(self, name: str, done: int, ran: int, ending: Ending) -> None:
+        """Print why no further trial was begun, where it was not the budget.
+
+        Args:
+            name: Of the study.
+            done: Its trials that count.
+            ran: Of these, in this command.
+            ending: Why no more.
+        """
+        again = f"cse tune --join {escape(name)}"
+        if ending == "timeout":
             self._line(f"the time is over: {done} of {self._budget} trials are done; {again} goes on")
-        elif outcome.ending == "exhausted":
+        elif ending == "exhausted":
             self._line(f"every point of the space has been tried: {done} trials")
-        elif outcome.ran == 0:
+        elif ran == 0:
             self._line(f"all {done} trials were done before; {again} --trials {2 * self._budget} goes on")
 
-    def confirms(self, what: str, seed: int, number: int, total: int) -> None:
+    def confirming(self, what: str, seed: int, number: int, total: int) -> None:
         """Print which run of a confirmation begins."""
         self._close()
         self._line(f"{f'{number}/{total}':>7}  {escape(what)}, seed {seed}")
         self._trial = what
 
-    def left_confirming(self, name: str, seeds: int) -> None:
+    def confirmation_interrupted(self, name: str, seeds: int) -> None:
         """Print how to go on with a confirmation."""
         self._close()
         self._line(f"stopped; cse tune --best {escape(name)} --confirm {seeds} goes on")
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Say what is waited for before the first trial; later ones need the same."""
+        """Print what is waited for before the first trial; later ones need the same."""
         if not self._took:
             super().preparing(what, done, total)
 
@@ -146,14 +150,14 @@ class TuneScreen(Screen):
             self._bar = Progress(*columns, TextColumn("{task.fields[dev]}"), console=self.console, transient=True)
             self._task = self._bar.add_task(self._trial, total=run.steps, completed=run.done, loss="", dev="", rate="")
             self._bar.start()
-        self._spoke = time.monotonic()
+        self._last_line = time.monotonic()
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Move the bar; without a terminal, say now and then how far a long trial is."""
+        """Move the bar; without a terminal, print now and then how far a long trial is."""
         if self._bar is not None:
             super().stepped(step, loss, rate)
-        elif time.monotonic() - self._spoke >= PLAIN_EVERY:
-            self._spoke = time.monotonic()
+        elif time.monotonic() - self._last_line >= PLAIN_EVERY:
+            self._last_line = time.monotonic()
             self._line(f"         {escape(self._trial)}  step {step}/{self._total}  {self._dev}")
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
@@ -162,7 +166,7 @@ class TuneScreen(Screen):
             self._dev = f"dev {next(iter(scores.values())):.2f}"
 
     def stopped(self, run_id: str | None) -> None:
-        """Say nothing: `left` says how the search goes on."""
+        """Print nothing: `interrupted` says how the search goes on."""
 
     def _line(self, text: str) -> None:
         self.console.print(text, soft_wrap=not self.live)
@@ -175,24 +179,18 @@ def _places(devices: Sequence[str]) -> str:
     return f"{choose(devices[0]).device}, {len(devices)} workers" if same else ", ".join(devices)
 
 
-def described(knob: Knob) -> str:
-    """Return a parameter's range, where it came from, and where it stands now."""
-    if knob.choices is not None:
-        values = " | ".join(map(shown, knob.choices))
+def describe(parameter: Parameter) -> str:
+    """Return a parameter's range, where it came from, and the recipe's own value."""
+    if parameter.choices is not None:
+        values = " | ".join(map(show_value, parameter.choices))
     else:
-        how = " on a log scale" if knob.log else "" if knob.step is None else f" by {knob.step:.12g}"
-        values = f"{knob.low:.6g} … {knob.high:.6g}{how}"
-    now = "unset" if knob.default is None else shown(knob.default)
-    beside = "" if knob.inside or knob.default is None else ", beside the range: the first trial has it all the same"
-    where = "" if knob.paths == (knob.name,) else f" → {', '.join(knob.paths)}"
-    return f"{knob.name}: {values}  ({knob.source}; now {now}{beside}){where}"
+        by = "" if parameter.step is None else f" by {parameter.step:.12g}"
+        values = f"{parameter.low:.6g} … {parameter.high:.6g}{' on a log scale' if parameter.log else by}"
+    now = "unset" if parameter.default is None else show_value(parameter.default)
+    outside = "" if parameter.holds_default or parameter.default is None else ", outside: the first trial has it anyway"
+    where = "" if parameter.paths == (parameter.name,) else f" → {', '.join(parameter.paths)}"
+    return f"{parameter.name}: {values}  ({parameter.source}; now {now}{outside}){where}"
 
 
-def _named(values: Mapping[str, Value]) -> list[str]:
-    return [f"{name} {'unset' if value is None else shown(value)}" for name, value in values.items()]
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+def _named(values: Mapping[str, Value | None]) -> str:
+    return ", ".join(f"{name} {'unset' if value is None else show_value(value)}" for name, value in values.items())

@@ -1,10 +1,10 @@
-"""Which values a parameter can take: what its declaration says, and what `--range` and `--choices` ask for."""
+"""The values a parameter can take: as its declaration says, and as `--range` and `--choices` give them."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal, get_args, get_origin
@@ -15,14 +15,14 @@ from pydantic.fields import FieldInfo
 from cse_cli.recipe.describe import tune_of
 from cse_cli.recipe.errors import Keys, dotted
 from cse_cli.recipe.paths import parts, values
-from cse_cli.recipe.schema import Part, Recipe
+from cse_cli.recipe.schema import Recipe
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
-from registry.core import Entry, Registry
+from registry.core import Registry
 from registry.errors import CseError
-from registry.types import Tune
 
 Value = str | int | float | bool
 """What a sampler can choose."""
+Number = int | float
 FORM = "a..b, a..b:log or a..b:step, such as 64..1024:32"
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::(log|{_NUMBER}))?")
@@ -30,7 +30,7 @@ _SECTIONS: Mapping[str, Registry[Any]] = {
     "encoders": ENCODERS, "losses": LOSSES, "evaluators": EVALUATORS, "views": AUGMENTERS, "queue": QUEUES,
 }  # fmt: skip
 _AROUND = {"train.learning_rate": 10, "train.batch_size": 4}
-"""Setting of the loop → factor below and above the recipe's own value: no fixed range suits every encoder."""
+"""Path → factor below and above the recipe's own value: no fixed range suits every encoder."""
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,21 @@ class Range:
         choices: Values instead of a range.
     """
 
-    low: float | None = None
-    high: float | None = None
+    low: Number | None = None
+    high: Number | None = None
     log: bool = False
-    step: float | None = None
+    step: Number | None = None
     choices: tuple[Value, ...] | None = None
 
 
 @dataclass(frozen=True)
-class Declared:
-    """What the declaration of a parameter says of its values.
+class Declaration:
+    """What the signature or section that declares a parameter says of its values.
 
     Args:
-        owner: Who declares it, such as "hippocampus" or "[train]".
+        owner: The component or section, such as "hippocampus" or "[train]".
         types: JSON types it takes, null left out.
-        range: What to search where nobody says otherwise.
+        range: Searched by default.
     """
 
     owner: str
@@ -76,34 +76,36 @@ class Declared:
         return bool(self.types & {"integer", "number"})
 
 
-def declarations(recipe: Recipe) -> dict[str, Declared]:
+def declarations(recipe: Recipe) -> dict[str, Declaration]:
     """Return dotted path → declaration of everything in a recipe that can be set."""
-    found: dict[str, Declared] = {}
+    found: dict[str, Declaration] = {}
     for section in ("data", "train", "evaluate"):
-        found |= dict(_declared((section,), type(getattr(recipe, section)), f"[{section}]"))
+        found |= _declared((section,), type(getattr(recipe, section)), f"[{section}]")
     for keys, part in parts(recipe):
         own = {key for key, _ in part if key not in ("name", "params", "heads")}
-        # Which views and whether the queue: the recipe's structure, so nothing is tried unasked.
-        about = {
-            path: replace(one, range=None)
-            for path, one in _declared(keys, type(part), "the recipe")
-            if path.rpartition(".")[2] in own
-        }
-        found |= about | dict(_declared(keys, _entry(keys, part).parameters, part.name))
+        # The part's own keys (views, queue) are the recipe's structure: they have no default range.
+        for path, one in _declared(keys, type(part), "the recipe"):
+            if path.rpartition(".")[2] in own:
+                found[path] = replace(one, range=None)
+        registry = HEADS if "heads" in keys else _SECTIONS[str(keys[0])]
+        found |= _declared(keys, registry[part.name].parameters, part.name)
     for path, value in values(recipe).items():  # tables without a declaration of their own: views
-        found.setdefault(path, Declared("the recipe", frozenset({"string" if isinstance(value, str) else "any"}), None))
-    return {path: _with_surroundings(path, one, recipe) for path, one in found.items()}
+        found.setdefault(
+            path, Declaration("the recipe", frozenset({"string" if isinstance(value, str) else "any"}), None)
+        )
+    for path, factor in _AROUND.items():
+        section, key = path.split(".")
+        own, whole = getattr(getattr(recipe, section), key), found[path].whole
+        found[path] = replace(found[path], range=_around(own, factor, whole=whole))
+    return found
 
 
-def _entry(keys: Keys, part: Part) -> Entry[Any]:
-    return (HEADS if "heads" in keys else _SECTIONS[str(keys[0])])[part.name]
-
-
-def _declared(keys: Keys, model: type[BaseModel], owner: str) -> Iterator[tuple[str, Declared]]:
+def _declared(keys: Keys, model: type[BaseModel], owner: str) -> Iterator[tuple[str, Declaration]]:
+    """Yield dotted path and declaration of every field of a model."""
     schema = model.model_json_schema()["properties"]
     for name, field in model.model_fields.items():
         types = frozenset(_types(schema[field.alias or name]))
-        yield dotted((*keys, name)), Declared(owner, types, _searched(field, types))
+        yield dotted((*keys, name)), Declaration(owner, types, _default_range(field, types))
 
 
 def _types(schema: Mapping[str, Any]) -> Iterator[str]:
@@ -114,7 +116,7 @@ def _types(schema: Mapping[str, Any]) -> Iterator[str]:
         yield str(schema["type"])
 
 
-def _searched(field: FieldInfo, types: frozenset[str]) -> Range | None:
+def _default_range(field: FieldInfo, types: frozenset[str]) -> Range | None:
     if (tune := tune_of(field)) is not None:
         return Range(tune.low, tune.high, tune.log, tune.step)
     if options := tuple(dict.fromkeys(_options(field.annotation))):
@@ -130,41 +132,38 @@ def _options(hint: Any) -> Iterator[Value]:
             yield from _options(inner)
 
 
-def _with_surroundings(path: str, declared: Declared, recipe: Recipe) -> Declared:
-    if path not in _AROUND:
-        return declared
-    section, key = path.split(".")
-    tune = _around(getattr(getattr(recipe, section), key), _AROUND[path], declared.whole)
-    return replace(declared, range=Range(tune.low, tune.high, tune.log))
-
-
-def _around(value: float, factor: int, whole: bool) -> Tune:
-    low, high = (Decimal(str(value)) / factor, Decimal(str(value)) * factor)
-    return Tune(max(2, int(low)) if whole else float(low), float(high), log=True)
+def _around(value: float, factor: int, *, whole: bool) -> Range:
+    low, high = Decimal(str(value)) / factor, Decimal(str(value)) * factor
+    return Range(max(2, int(low)) if whole else float(low), float(high), log=True)
 
 
 def parse_range(text: str) -> Range:
-    """Return what `--range` asks for.
+    """Return the range that `--range` gives.
 
     Raises:
-        CseError: It has another form, or no value lies in it.
+        CseError: It has another form, or holds no value.
     """
     match = _RANGE.fullmatch(text.strip())
     if match is None:
-        raise CseError(f"--range: '{text}' is no range", f"write {FORM}")
+        raise CseError(f"--range: '{text}' is not a range", f"write {FORM}")
     low, high = float(match[1]), float(match[2])
     log = match[3] == "log"
-    return checked(Range(low, high, log, None if log or match[3] is None else float(match[3])), f"--range {text}")
+    return check_range(Range(low, high, log, None if log or match[3] is None else float(match[3])), f"--range {text}")
 
 
-def checked(asked: Range, where: str) -> Range:
-    """Return a range that can be searched, its end on a step.
+def check_range(asked: Range, where: str) -> Range:
+    """Return a range that can be searched, its end moved to a step.
+
+    Args:
+        asked: As given.
+        where: The option or table it comes from, for messages.
 
     Raises:
-        CseError: Fewer than two values lie in it, or its parts contradict each other.
+        CseError: It holds fewer than two values, or its parts contradict each other.
     """
     if asked.choices is not None:
-        return _checked_choices(asked, asked.choices, where)
+        _check_choices(asked.choices, where)
+        return asked
     if asked.low is None or asked.high is None:
         raise CseError(f"{where}: a range needs both ends", f"write {FORM}")
     low, high, step = asked.low, asked.high, asked.step
@@ -172,17 +171,17 @@ def checked(asked: Range, where: str) -> Range:
         action = f"did you mean {high:.12g}..{low:.12g}?" if low > high else "`--set` gives a parameter one value"
         raise CseError(f"{where}: the range is empty, as {low:.12g} is not less than {high:.12g}", action)
     if asked.log and low <= 0:
-        raise CseError(f"{where}: {low:.12g} has no place on a log scale", "begin above 0, or leave out :log")
+        raise CseError(f"{where}: {low:.12g} cannot be on a log scale", "begin above 0, or leave out :log")
     if asked.log and step is not None:
         raise CseError(f"{where}: a log scale has no steps", "leave out one of the two")
     if step is None:
         return asked
     if step <= 0:
         raise CseError(f"{where}: the step must be greater than 0, not {step:.12g}", f"write {FORM}")
-    return Range(low, _last(low, high, step, where), asked.log, step)
+    return Range(low, _last_step(low, high, step, where), asked.log, step)
 
 
-def _last(low: float, high: float, step: float, where: str) -> float:
+def _last_step(low: float, high: float, step: float, where: str) -> float:
     """Return the largest value on a step: with decimals, as 0.3 is no multiple of 0.1 in binary."""
     start, width, spacing = Decimal(str(low)), Decimal(str(high)) - Decimal(str(low)), Decimal(str(step))
     if width < spacing:
@@ -192,24 +191,23 @@ def _last(low: float, high: float, step: float, where: str) -> float:
     return float(start + width // spacing * spacing)
 
 
-def _checked_choices(asked: Range, choices: Sequence[Value], where: str) -> Range:
+def _check_choices(choices: Sequence[Value], where: str) -> None:
     if len({(type(choice), choice) for choice in choices}) < max(2, len(choices)):
         what = "only one value" if len(choices) < 2 else "the same value twice"
-        raise CseError(f"{where}: {what}", "give two different values or more, with commas between them")
-    return asked
+        raise CseError(f"{where}: {what}", "give at least two different values, with commas between them")
 
 
 def parse_choices(text: str) -> Range:
-    """Return what `--choices` asks for: values with commas between them, as TOML; what is not TOML counts as text.
+    """Return the values that `--choices` gives: TOML values separated by commas; what is not TOML counts as text.
 
     Raises:
-        CseError: There are fewer than two different ones, or one that is no single value.
+        CseError: There are fewer than two different ones, or one is a table or an array.
     """
     values = [_value(part.strip()) for part in text.strip().removeprefix("[").removesuffix("]").split(",")]
     odd = next((value for value in values if value == "" or not isinstance(value, Value)), None)
     if odd is not None:
-        raise CseError(f"--choices: '{text}' are no single values", "such as 64,128,256 or cls,mean or true,false")
-    return checked(Range(choices=tuple(values)), f"--choices {text}")
+        raise CseError(f"--choices: '{text}' are not single values", "such as 64,128,256 or cls,mean or true,false")
+    return check_range(Range(choices=tuple(values)), f"--choices {text}")
 
 
 def _value(text: str) -> Any:
@@ -218,16 +216,3 @@ def _value(text: str) -> Any:
     except ValueError:
         return text
     return parsed["value"] if len(parsed) == 1 else text
-
-
-def count(spaces: Iterable[Range]) -> int | None:
-    """Return how many different points there are; None where one of the ranges is continuous."""
-    total = 1
-    for one in spaces:
-        if one.choices is not None:
-            total *= len(one.choices)
-        elif one.step is not None and one.low is not None and one.high is not None:
-            total *= round((one.high - one.low) / one.step) + 1
-        else:
-            return None
-    return total

@@ -1,53 +1,55 @@
-"""What a search found, as plain data: for tables, figures, files and JSON.
-
-An Optuna study → what it found, as plain data.
-
-What may be said of a gain that a search found.
-
-How much each parameter of a search matters.
-"""
+"""What a search found, as plain data for tables, figures, files and JSON; and what may be said of its gain."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel, ConfigDict, Field
 
-from cse_cli.analysis.evidence import shown_p, shown_seeds
+from cse_cli.analysis.evidence import p_text, seeds_text
 from cse_cli.core.stats import LEVEL, Paired
-from cse_cli.tuning import storage as storages
-from cse_cli.tuning import study as words
-from cse_cli.tuning.config import Ended
-from cse_cli.tuning.study import budget, load_study, metric, outcomes, recipe_hash, run_of, stored_plan
-from registry.errors import CseError, UnknownNameError, suggestion
+from cse_cli.tuning.ranges import Value
+from cse_cli.tuning.space import Parameter
+from cse_cli.tuning.storage import address, study_names
+from cse_cli.tuning.study import (
+    OWN,
+    RUN,
+    State,
+    Study,
+    budget,
+    load_study,
+    metric,
+    reason,
+    recipe_hash,
+    run_of,
+    state,
+    stored_config,
+)
+from registry.errors import CseError, RunFailedError
 
-Value = str | int | float | bool
-State = Literal["complete", "pruned", "failed", "running"]
+_CONFIRMATION: Final = "cse:confirmation"
+"""User attribute of a study."""
+FEWEST = 4
+"""Complete trials before an importance says anything."""
 
 
-class Plain(BaseModel):
-    """Data that does not change."""
-
-    model_config = ConfigDict(frozen=True)
-
-
-class Trial(Plain):
+class Trial(BaseModel):
     """One point that was tried.
 
     Args:
         number: In the study, from 0.
         score: Of a complete trial; of a pruned one, what it had reached.
-        values: Parameter → value, None for one left unset; nothing where the recipe's own is no point of the space.
+        values: Parameter → value, None for one left unset; nothing where no trial can have the recipe's own.
         own: Whether it has the recipe's own values.
         reason: Why it failed.
         run_id: In the tracking store.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     number: int
     state: State
@@ -59,23 +61,8 @@ class Trial(Plain):
     run_id: str | None = None
 
 
-class Parameter(Plain):
-    """One parameter that was searched; the fields are those of `cse_cli.tuning.space.Knob`."""
-
-    name: str
-    paths: tuple[str, ...]
-    low: float | None = None
-    high: float | None = None
-    log: bool = False
-    step: float | None = None
-    whole: bool = False
-    choices: tuple[Value, ...] | None = None
-    default: Value | None = None
-    source: str = ""
-
-
-class Confirmation(Plain):
-    """The values found against the recipe's own, with seeds that the search has not seen.
+class Confirmation(BaseModel):
+    """The values found against the recipe's own, with seeds that the search has not used.
 
     Args:
         trial: Whose values.
@@ -83,6 +70,8 @@ class Confirmation(Plain):
         main: Metric the search maximised; of the others in `paired`, nothing was maximised.
         paired: "evaluator.metric" → the recipe's own (first) and the found values (second), seed by seed.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     trial: int
     values: dict[str, Value | None]
@@ -96,7 +85,7 @@ class Confirmation(Plain):
         return over.difference > 0 and ((over.p is not None and over.p < LEVEL) or over.constant)
 
 
-class Search(Plain):
+class Search(BaseModel):
     """A study: what was asked, what was tried, what came of it.
 
     Args:
@@ -114,6 +103,8 @@ class Search(Plain):
         run_id: Of the study in the tracking store.
         updated: When its last trial ended, in ISO form.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     schema_version: Literal[1] = 1
     study: str
@@ -149,38 +140,57 @@ class Search(Plain):
         """The first complete trial of the recipe's own values."""
         return next((trial for trial in self.trials if trial.own and trial.state == "complete"), None)
 
+    @property
+    def gain(self) -> float | None:
+        """Score of the best trial less that of the recipe's own values."""
+        return None if self.best is None or self.own is None else (self.best.score or 0.0) - (self.own.score or 0.0)
+
+    @property
+    def best_confirmation(self) -> Confirmation | None:
+        """The confirmation, where it is of the best trial's values."""
+        known, best = self.confirmation, self.best
+        return known if known is not None and best is not None and known.values == best.values else None
+
+    def demand_best(self) -> Trial:
+        """Return the best trial.
+
+        Raises:
+            RunFailedError: None ran to its end.
+        """
+        if self.best is not None:
+            return self.best
+        reasons = [trial.reason for trial in self.trials if trial.reason]
+        last = f"; the last one that failed: {reasons[-1]}" if reasons else ""
+        raise RunFailedError(f"no trial of study '{self.study}' ran to its end{last}", "`cse tune --best` shows it")
+
     def count(self, state: State) -> int:
         """Return how many trials are in a state."""
         return sum(trial.state == state for trial in self.trials)
 
 
-_CONFIRMATION: Final = "cse:confirmation"
-
-
-def summary(study: optuna.Study, storage: str | None = None) -> Search:
+def read_search(study: Study, storage: str | None = None) -> Search:
     """Return what a study has found so far.
 
     Args:
         study: As `cse_cli.tuning.study` opens it.
         storage: Its address as given; the password is left out of what is returned.
     """
-    plan = stored_plan(study)
-    trials = study.get_trials(deepcopy=False)
+    config = stored_config(study)
     kept = study.user_attrs.get(_CONFIRMATION)
-    ended = [trial.datetime_complete for trial in trials if trial.datetime_complete is not None]
+    ended = [trial.datetime_complete for trial in study.get_trials(deepcopy=False) if trial.datetime_complete]
     return Search(
         study=study.study_name,
-        recipe=plan.recipe,
+        recipe=config.recipe,
         recipe_hash=recipe_hash(study),
         metric=metric(study),
-        storage=storages.address(storage, study.study_name).shown,
+        storage=address(storage, study.study_name).shown,
         budget=budget(study),
-        seeds=plan.seeds,
-        steps=plan.steps,
-        overrides=plan.overrides,
-        unset=plan.unset,
-        parameters=tuple(Parameter(**asdict(knob)) for knob in plan.knobs),
-        trials=tuple(sorted([*map(_done, outcomes(study)), *_running(trials)], key=lambda trial: trial.number)),
+        seeds=config.seeds,
+        steps=config.steps,
+        overrides=config.overrides,
+        unset=config.unset,
+        parameters=config.parameters,
+        trials=tuple(read_trials(study)),
         importance=importances(study),
         run_id=run_of(study),
         updated=max(ended).astimezone().isoformat(timespec="seconds") if ended else None,
@@ -188,122 +198,110 @@ def summary(study: optuna.Study, storage: str | None = None) -> Search:
     )
 
 
-def _done(ended: Ended) -> Trial:
-    return Trial(
-        number=ended.number,
-        state=ended.state,
-        score=ended.score,
-        values=dict(ended.values),
-        own=ended.own,
-        seconds=ended.seconds,
-        reason=ended.reason,
-        run_id=ended.run_id,
-    )
-
-
-def _running(trials: Sequence[FrozenTrial]) -> list[Trial]:
-    running = (trial for trial in trials if trial.state == TrialState.RUNNING)
-    return [Trial(number=trial.number, state="running", values=dict(trial.params)) for trial in running]
-
-
-def keep(study: optuna.Study, confirmation: Confirmation) -> None:
-    """Remember a confirmation with its study."""
-    study.set_user_attr(_CONFIRMATION, confirmation.model_dump_json())
-
-
-def find(name: str, storage: str | None) -> optuna.Study:
-    """Return the study of a name or of its unique beginning.
-
-    Raises:
-        UnknownNameError: None or several begin so.
-    """
-    known = storages.names(storage)
-    matching = [name] if name in known else [one for one in known if one.startswith(name)]
-    if len(matching) == 1:
-        return load_study(storage, matching[0])
-    if matching:
-        raise UnknownNameError(
-            f"'{name}' may be {len(matching)} studies: {', '.join(matching[:6])}", "write more of it"
-        )
-    near = suggestion(name, known) or (f" Known: {', '.join(known[:6])}." if known else "")
-    raise UnknownNameError(f"no study '{name}' in {_place(storage)}.{near}", "`cse tune ls` lists studies")
-
-
-def every(storage: str | None) -> list[Search]:
-    """Return all studies of a storage, the one that worked last first; says on stderr which cannot be read."""
+def list_searches(storage: str | None) -> list[Search]:
+    """Return all studies of a storage, the one that worked last first; on stderr, which cannot be read."""
     found: list[Search] = []
-    for name in storages.names(storage):
+    for name in study_names(storage):
         try:
-            found.append(summary(load_study(storage, name), storage))
+            found.append(read_search(load_study(storage, name), storage))
         except (CseError, ValueError, KeyError) as error:
             sys.stderr.write(f"warning: study '{name}' is left out: {str(error).partition(chr(10))[0]}\n")
     return sorted(found, key=lambda search: search.updated or "", reverse=True)
 
 
-def _place(storage: str | None) -> str:
-    return str(storages.folder()) if storage is None else storages.address(storage, "").shown
+def read_trials(study: Study) -> list[Trial]:
+    """Return every trial that counts or runs, in order."""
+    trials = [read_trial(trial) for trial in study.get_trials(deepcopy=False)]
+    return [trial for trial in trials if trial is not None]
+
+
+def read_trial(trial: FrozenTrial) -> Trial | None:
+    """Return a trial as plain data; None where it neither counts nor runs."""
+    if trial.state == TrialState.RUNNING:
+        return Trial(number=trial.number, state="running", values=dict(trial.params))
+    if (became := state(trial)) is None:
+        return None
+    score = trial.value if trial.state == TrialState.COMPLETE else None
+    if score is None and trial.last_step is not None:
+        score = trial.intermediate_values[trial.last_step]
+    return Trial(
+        number=trial.number,
+        values=dict(trial.params),
+        state=became,
+        score=score,
+        reason=reason(trial),
+        seconds=trial.duration.total_seconds() if trial.duration is not None else 0.0,
+        own=bool(trial.user_attrs.get(OWN)),
+        run_id=trial.user_attrs.get(RUN),
+    )
+
+
+def is_best_so_far(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
+    """Return whether a trial is complete, and none that was complete before it was as good."""
+    if trial.value is None or trial.state != TrialState.COMPLETE:
+        return False
+    others = (one for one in trials if one.state == TrialState.COMPLETE and one.number != trial.number)
+    earlier = (one.value for one in others if _end(one) < _end(trial))
+    return all(value is None or trial.value > value for value in earlier)
+
+
+def _end(trial: FrozenTrial) -> tuple[float, int]:
+    return (trial.datetime_complete.timestamp() if trial.datetime_complete else float("inf")), trial.number
+
+
+def keep_confirmation(study: Study, confirmation: Confirmation) -> None:
+    """Remember a confirmation with its study."""
+    study.set_user_attr(_CONFIRMATION, confirmation.model_dump_json())
+
+
+def importances(study: Study) -> dict[str, float]:
+    """Return parameter → share of what makes good trials good; nothing where there are too few, or one parameter."""
+    shown = comparable_trials(study)
+    complete = [trial for trial in shown.get_trials(deepcopy=False) if trial.state == TrialState.COMPLETE]
+    if len({trial.value for trial in complete}) < FEWEST or len(complete[0].params) < 2:
+        return {}
+    return {name: float(share) for name, share in optuna.importance.get_param_importances(shown).items()}
+
+
+def comparable_trials(study: Study) -> Study:
+    """Return a copy in memory of the complete and pruned trials with a value of the space for every parameter."""
+    trials = study.get_trials()
+    parameters = max((len(trial.params) for trial in trials), default=0)
+    copy = optuna.create_study(direction=study.direction)
+    for trial in trials:
+        if state(trial) in ("complete", "pruned") and len(trial.params) == parameters:
+            try:
+                copy.add_trial(trial)
+            except ValueError:  # the recipe's own values lie outside the range
+                continue
+    return copy
 
 
 def verdict(search: Search) -> str:
     """Return what is known of the best trial's gain beyond the search itself."""
-    best, known = search.best, search.confirmation
+    best = search.best
     if best is None:
         return "no trial ran to its end"
     if best.own:
         return "nothing that was tried is better than the recipe's own values"
-    if known is not None and known.values == best.values:
-        return told(known)
+    if search.best_confirmation is not None:
+        return confirmation_sentence(search.best_confirmation)
     return (
         f"not confirmed yet: the best of {len(search.complete)} trials is optimistic, with the seeds it was chosen by"
     )
 
 
-def told(confirmation: Confirmation) -> str:
+def confirmation_sentence(confirmation: Confirmation) -> str:
     """Return in one sentence whether the gain is more than the seeds explain."""
     over = confirmation.paired[confirmation.main]
     seeds = f"{len(over.seeds)} fresh seed{'' if len(over.seeds) == 1 else 's'}"
     gain = f"{over.difference:+.2f} {confirmation.main} with {seeds}".replace("-", "−", 1 if over.difference < 0 else 0)
     if confirmation.confirmed:
-        return f"confirmed: {gain} ({'the same with each' if over.p is None else shown_p(over.p)})"
+        return f"confirmed: {gain} ({'the same with each' if over.p is None else p_text(over.p)})"
     if over.difference <= 0:
         return f"not confirmed: {gain}, so no gain at all"
     if over.p is None:
         return f"not confirmed: {gain}, which has no spread to test with"
-    more = (
-        ""
-        if over.seeds_needed is None
-        else f"; to tell a gain of this size takes {shown_seeds(over.seeds_needed)} seeds"
-    )
-    return f"not confirmed: {gain} may be chance ({shown_p(over.p)}){more}"
-
-
-FEWEST = 4
-"""Complete trials before an importance says anything."""
-
-
-def importances(study: optuna.Study) -> dict[str, float]:
-    """Return parameter → share of what makes good trials good; nothing where there are too few, or one parameter."""
-    shown = _comparable(study)
-    values = {trial.value for trial in shown.trials if trial.state == TrialState.COMPLETE}
-    names = shown.trials[0].params if shown.trials else {}
-    if len(values) < FEWEST or len(names) < 2:
-        return {}
-    return {name: float(share) for name, share in optuna.importance.get_param_importances(shown).items()}
-
-
-def _comparable(study: optuna.Study) -> optuna.Study:
-    """Return a copy without the trials that nothing can be said of: lost, copied, or beside the space."""
-    whole = max((len(trial.params) for trial in study.get_trials(deepcopy=False)), default=0)
-    copy = optuna.create_study(direction=study.direction)
-    copy.add_trials([trial for trial in study.get_trials() if _says_something(trial, whole)])
-    return copy
-
-
-def _says_something(trial: FrozenTrial, parameters: int) -> bool:
-    counts = words.state(trial) in ("complete", "pruned") and len(trial.params) == parameters
-    return counts and all(_holds(trial.distributions[name], value) for name, value in trial.params.items())
-
-
-def _holds(distribution: BaseDistribution, value: Any) -> bool:
-    """Tell whether a value is a point of the space; the recipe's own may lie beside it."""
-    return bool(distribution._contains(distribution.to_internal_repr(value)))
+    needed = over.seeds_needed
+    more = "" if needed is None else f"; to tell a gain of this size takes {seeds_text(needed)} seeds"
+    return f"not confirmed: {gain} may be chance ({p_text(over.p)}){more}"

@@ -1,10 +1,10 @@
-"""The values found, as a recipe: it extends the one they were found for, and says where they came from."""
+"""The values found as a recipe that extends the one they were found for, and says where they came from."""
 
 from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ _WIDTH = 110
 
 
 @dataclass(frozen=True)
-class Found:
+class TunedRecipe:
     """A recipe with found values.
 
     Args:
@@ -43,7 +43,30 @@ class Found:
         return load(str(self.base.path), [*self.changes, *extra], self.unset)
 
 
-def demand_room(file: Path, study: str) -> None:
+def tuned_recipe(search: Search, trial: Trial | None = None) -> TunedRecipe:
+    """Return a search's recipe in its full length: with a trial's values, or with its own.
+
+    Raises:
+        CseError: The recipe is not what it was.
+    """
+    steps = [] if search.steps is None else [f"train.steps={search.steps}"]
+    now = load(search.recipe, [*search.overrides, *steps], search.unset)
+    if now.recipe.hash() != search.recipe_hash:
+        raise CseError(
+            f"{search.recipe} has changed since study '{search.study}': what was found belongs to another recipe",
+            f"undo the change in {now.path}, or tune it anew",
+        )
+    values = {} if trial is None or trial.own else trial.values
+    found = [
+        text
+        for parameter in search.parameters
+        if (value := values.get(parameter.name)) is not None
+        for text in parameter.overrides(value)
+    ]
+    return TunedRecipe(load(search.recipe), (*search.overrides, *found), search.unset)
+
+
+def check_file(file: Path, study: str) -> None:
     """Refuse a file that holds something else, before hours are spent on what is to be written there.
 
     Raises:
@@ -65,12 +88,12 @@ def _is_of(file: Path, study: str) -> bool:
         return False
 
 
-def save(file: Path, found: Found, search: Search, best: Trial, day: str) -> None:
-    """Write the recipe; nothing is left behind where it would not be the same as what was tried.
+def save_recipe(file: Path, tuned: TunedRecipe, search: Search, best: Trial, day: str) -> None:
+    """Write the recipe; nothing is left behind where it would not load to what was tried.
 
     Args:
         file: Where to.
-        found: What to write.
+        tuned: What to write.
         search: Where it came from.
         best: The trial that had these values.
         day: When, in ISO form.
@@ -78,19 +101,19 @@ def save(file: Path, found: Found, search: Search, best: Trial, day: str) -> Non
     Raises:
         CseError: The file cannot be written.
     """
-    demand_room(file, search.study)
-    wanted = found.load().recipe
-    for parent in _parents(found.base, file):
-        draft = file.with_name(f".{file.stem}.draft.toml")
-        try:
-            draft.write_text(_text(parent, found, search, best, day), encoding="utf-8")
-            if load(str(draft)).recipe.hash() == wanted.hash():
+    check_file(file, search.study)
+    wanted = tuned.load().recipe.hash()
+    draft = file.with_name(f".{file.stem}.draft.toml")
+    try:
+        for parent in _parents(tuned.base, file):
+            draft.write_text(_text(parent, tuned, search, best, day), encoding="utf-8")
+            if load(str(draft)).recipe.hash() == wanted:
                 draft.replace(file)
                 return
-        except OSError as error:
-            raise CseError(f"--save-best: {file} cannot be written: {error}", "write it somewhere else") from error
-        finally:
-            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise CseError(f"--save-best: {file} cannot be written: {error}", "write it somewhere else") from error
+    finally:
+        draft.unlink(missing_ok=True)
     raise CseError(f"--save-best: {file} would not be the recipe that was tried", "write it beside the recipe")
 
 
@@ -102,61 +125,44 @@ def _parents(base: LoadedRecipe, file: Path) -> list[str]:
     return [base.name, path] if same else [path]
 
 
-def _text(parent: str, found: Found, search: Search, best: Trial, day: str) -> str:
-    document = "\n".join(_comment(search, best, day)) + "\n"
-    head: dict[str, Any] = {"extends": parent}
-    paper = ["paper"] if found.base.recipe.paper is not None else []  # other values than the printed row's
-    if removed := [*paper, *found.unset]:
-        head["remove"] = removed
-    title = f"{found.base.recipe.title}, tuned"
-    return document + tomlkit.dumps({**head, "title": title, **changed(found)})
-
-
-def _comment(search: Search, best: Trial, day: str) -> list[str]:
-    seeds = "seed" if len(search.seeds) == 1 else "mean of seeds"
-    sentence = verdict(search)
-    return [
+def _text(parent: str, tuned: TunedRecipe, search: Search, best: Trial, day: str) -> str:
+    seeds = f"{'seed' if len(search.seeds) == 1 else 'mean of seeds'} {', '.join(map(str, search.seeds))}"
+    steps = f", {search.steps} steps" if search.steps else ""
+    own = "" if search.own is None else f"; the recipe's own values: {search.own.score:.2f}"
+    about = verdict(search)
+    sentences = f"{search.metric} {best.score:.2f} ({seeds}{steps}){own}.", f"{about[:1].upper()}{about[1:]}."
+    wrap = textwrap.TextWrapper(_WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
+    comment = [
         f"{_MADE_BY}{search.study}, trial {best.number} of {len(search.trials)}, {day}.",
-        *_wrapped(f"{search.metric} {best.score:.2f} ({seeds} {', '.join(map(str, search.seeds))}"
-                  f"{f', {search.steps} steps' if search.steps else ''}){_own(search)}."),
-        *_wrapped(f"{sentence[:1].upper()}{sentence[1:]}."),
-    ]  # fmt: skip
+        *(line for sentence in sentences for line in wrap.wrap(sentence)),
+    ]
+    paper = ["paper"] if tuned.base.recipe.paper is not None else []  # other values than the printed row's
+    removed = [*paper, *tuned.unset]
+    head = {"extends": parent, **({"remove": removed} if removed else {})}
+    tables = {**head, "title": f"{tuned.base.recipe.title}, tuned", **_changed_tables(tuned)}
+    return "\n".join(comment) + "\n" + tomlkit.dumps(tables)
 
 
-def _own(search: Search) -> str:
-    own = search.own
-    return "" if own is None or own.score is None else f"; the recipe's own values: {own.score:.2f}"
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
-
-
-def changed(found: Found) -> dict[str, Any]:
-    """Return what the values change in the recipe's tables; of an array, which `extends` replaces, all."""
-    tables, paths = apply(found.base.tables, parse(found.changes, found.unset))
-    wanted: dict[str, Any] = {}
-    for path, change in zip(paths, parse(found.changes, found.unset), strict=True):
+def _changed_tables(tuned: TunedRecipe) -> dict[str, Any]:
+    """Return what the values change in the recipe's tables; arrays whole, as `extends` replaces them."""
+    changes = parse(tuned.changes, tuned.unset)
+    tables, paths = apply(tuned.base.tables, changes)
+    changed: dict[str, Any] = {}
+    for path, change in zip(paths, changes, strict=True):
         if change.unset:
             continue
-        keys = [
-            str(key) for key in path[: next((at for at, key in enumerate(path) if isinstance(key, int)), len(path))]
-        ]
-        _put(wanted, keys, _value(tables, keys))
-    if "file" in wanted.get("data", {}):
-        file = found.load().recipe.data.file  # counts from here, not from where it is written
-        wanted["data"]["file"] = list(file) if isinstance(file, tuple) else file
-    return wanted
+        value, target = tables, changed
+        *tail, last = _keys_to_array(path)
+        for key in tail:
+            value, target = value[key], target.setdefault(key, {})
+        target[last] = value[last]
+    if "file" in changed.get("data", {}):
+        file = tuned.load().recipe.data.file  # relative to this folder, not to that of the file written
+        changed["data"]["file"] = list(file) if isinstance(file, tuple) else file
+    return changed
 
 
-def _value(tables: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    value: Any = tables
-    for key in keys:
-        value = value[key]
-    return value
-
-
-def _put(tables: dict[str, Any], keys: Sequence[str], value: Any) -> None:
-    for key in keys[:-1]:
-        tables = tables.setdefault(key, {})
-    tables[keys[-1]] = value
+def _keys_to_array(path: Sequence[str | int]) -> list[str]:
+    """Return the keys of a path up to the first array it goes into."""
+    end = next((place for place, key in enumerate(path) if isinstance(key, int)), len(path))
+    return [str(key) for key in path[:end]]

@@ -1,250 +1,230 @@
-"""What the forms of `cse tune` do: search, look at a study, list studies.
+"""What the forms of `cse tune` do: search, look at a study, list studies; and the search's record in MLflow.
 
-What `cse tune` does: open the study, do trials in this process or in several, record the search.
-
-The search as a run in the tracking store: its trials' runs lie below it, its plots are its artifacts.
-
-Watchers of a search that need no screen.
+Runs of trials lie below the search's run; its figures are its artifacts.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
-
-import optuna
 
 from cse_cli import tracking
-from cse_cli.core.console import Silent
 from cse_cli.core.devices import choose, worker_devices
-from cse_cli.recipe.completion import remember
 from cse_cli.tracking import location as tags
-from cse_cli.tuning import study as studies
-from cse_cli.tuning import study as words
-from cse_cli.tuning.config import Ended, Ending, Opened, Outcome, Plan, Value, Watcher
-from cse_cli.tuning.confirm import best_of, confirm, found
+from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.confirm import confirm
 from cse_cli.tuning.live import TuneScreen
-from cse_cli.tuning.objective import RecipeTrial
-from cse_cli.tuning.options import Wanted, planned
-from cse_cli.tuning.results import Confirmation, Search, every, find, importances, keep, summary
-from cse_cli.tuning.samplers import pruner, pruner_name
-from cse_cli.tuning.save_recipe import demand_room, save
-from cse_cli.tuning.space import Knob
-from cse_cli.tuning.storage import address, folder, held
-from cse_cli.tuning.study import Study, base, budget, load_study, open_study, run_of, seeds
+from cse_cli.tuning.options import SearchOptions, resolve_options
+from cse_cli.tuning.results import (
+    Confirmation,
+    Search,
+    importances,
+    keep_confirmation,
+    list_searches,
+    read_search,
+    read_trials,
+)
+from cse_cli.tuning.samplers import pruner_name
+from cse_cli.tuning.save_recipe import check_file, save_recipe, tuned_recipe
+from cse_cli.tuning.space import Parameter
+from cse_cli.tuning.storage import address, folder
+from cse_cli.tuning.study import (
+    Study,
+    budget,
+    counts,
+    find_study,
+    load_study,
+    metric,
+    open_study,
+    recipe_hash,
+    run_of,
+    set_run,
+    settled,
+)
 from cse_cli.tuning.view import print_confirmation, print_search, print_searches, write_json
-from cse_cli.tuning.workers import Crew, Worker
+from cse_cli.tuning.workers import Ending, SearchObserver, WorkerProcesses, work
 from registry.errors import CseError, UnknownNameError
 
 
-@dataclass(frozen=True)
-class Afterwards:
-    """What is done with what was found.
-
-    Args:
-        save_best: File for a recipe with the best values.
-        confirm: With how many fresh seeds they are compared with the recipe's own.
-        as_json: Print one JSON document.
-    """
-
-    save_best: Path | None = None
-    confirm: int | None = None
-    as_json: bool = False
-
-
-def search(wanted: Wanted, afterwards: Afterwards) -> None:
+def search(options: SearchOptions) -> None:
     """Search, then print what was found.
 
     Raises:
         CseError: It cannot begin, or nothing came to its end.
     """
-    ready = planned(wanted)
-    if afterwards.save_best is not None:
-        demand_room(afterwards.save_best, ready.plan.name)
-    remember()
+    config, loaded, why = resolve_options(options)
+    if options.save_best is not None:
+        check_file(options.save_best, config.name)
     with TuneScreen() as screen:
-        screen.planned(ready)
-        outcome = run_search(ready.plan, screen)
-        screen.ended(outcome)
-    study = load_study(wanted.storage, outcome.name)
-    best_of(summary(study, wanted.storage))
-    _after(study, wanted, afterwards)
+        screen.planned(config, loaded, why)
+        ran, ending = run_search(config, screen)
+        study = load_study(options.storage, config.name)
+        screen.ended(config.name, len(settled(study.get_trials(deepcopy=False))), ran, ending)
+    read_search(study, options.storage).demand_best()
+    _show(study, options)
 
 
-def look(name: str, wanted: Wanted, afterwards: Afterwards) -> None:
+def show_study(name: str, options: SearchOptions) -> None:
     """Print what a study has found, without a trial more.
 
     Raises:
         CseError: There is no such study, nothing in it came to its end, or options say what to search.
     """
-    _demand_no_search("--best", wanted if afterwards.confirm is None else replace(wanted, workers=None))
-    if wanted.recipe is not None:
-        raise CseError("--best looks at a study, which knows its recipe", f"leave out '{wanted.recipe}'")
-    study = find(name, wanted.storage)
-    if afterwards.save_best is not None:
-        demand_room(afterwards.save_best, study.study_name)
-    _after(study, wanted, afterwards)
+    options.demand_no_search("--best", *([] if options.confirm is None else ["workers"]))
+    if options.recipe is not None:
+        raise CseError("--best looks at a study, which knows its recipe", f"leave out '{options.recipe}'")
+    study = find_study(options.storage, name)
+    if options.save_best is not None:
+        check_file(options.save_best, study.study_name)
+    _show(study, options)
 
 
-def ls(wanted: Wanted, afterwards: Afterwards) -> None:
+def list_studies(options: SearchOptions) -> None:
     """Print every study of a storage.
 
     Raises:
         CseError: Options say what to search, or what to do with one study.
     """
-    _demand_no_search("ls", wanted)
-    if afterwards.save_best is not None or afterwards.confirm is not None:
+    options.demand_no_search("ls")
+    if options.save_best is not None or options.confirm is not None:
         raise CseError("ls lists all studies", "name one with --best STUDY")
-    searches = every(wanted.storage)
-    (write_json if afterwards.as_json else print_searches)(searches)
+    searches = list_searches(options.storage)
+    (write_json if options.as_json else print_searches)(searches)
     if not searches:
         sys.stderr.write("no study yet\n  → `cse tune --param queue_length` makes one\n")
 
 
-def _demand_no_search(form: str, wanted: Wanted) -> None:
-    if said := wanted.said:
-        raise CseError(f"{form} and --{said[0]} exclude each other: nothing is searched", f"leave out --{said[0]}")
-
-
-def _after(study: Study, wanted: Wanted, afterwards: Afterwards) -> None:
-    if afterwards.confirm is not None:
-        places = worker_devices(wanted.device, wanted.workers)
-        _confirm(summary(study, wanted.storage), study, afterwards.confirm, places)
-    result = summary(study, wanted.storage)
-    if afterwards.save_best is not None:
-        best = best_of(result)
-        save(afterwards.save_best, found(result, best), result, best, _today())
-    if afterwards.as_json:
-        write_json(result)
-    elif afterwards.confirm is not None and result.confirmation is not None:
-        print_confirmation(result, result.confirmation)
+def _show(study: Study, options: SearchOptions) -> None:
+    """Confirm and save the best values where that is asked for, and print the search."""
+    if options.confirm is not None:
+        devices = worker_devices(options.device, options.workers)
+        _confirm(study, read_search(study, options.storage), options.confirm, devices)
+    found = read_search(study, options.storage)
+    if options.save_best is not None:
+        best, day = found.demand_best(), datetime.now().astimezone().date().isoformat()
+        save_recipe(options.save_best, tuned_recipe(found, best), found, best, day)
+    if options.as_json:
+        write_json(found)
+    elif options.confirm is not None and found.confirmation is not None:
+        print_confirmation(found, found.confirmation)
     else:
-        print_search(result, _figures(result), afterwards.save_best)
-    if afterwards.save_best is not None:
-        sys.stderr.write(f"wrote {afterwards.save_best}\n")
+        from cse_cli.tuning.plots import draw  # matplotlib
+
+        figures = folder() / found.study  # drawn anew: the study may have gone on elsewhere
+        print_search(found, figures if draw(study, figures) else None, options.save_best)
+    if options.save_best is not None:
+        sys.stderr.write(f"wrote {options.save_best}\n")
 
 
-def _confirm(search: Search, study: Study, seeds: int, places: Sequence[str]) -> None:
-    """Put the best values to the test, and keep what comes of it with the study and with its run."""
+def _confirm(study: Study, found: Search, seeds: int, devices: Sequence[str]) -> None:
+    """Compare the best values with the recipe's own, and keep the result with the study and with its run."""
     with TuneScreen() as screen:
         try:
-            came = confirm(search, seeds, places, screen)
+            confirmation = confirm(found, seeds, devices, screen)
         except (KeyboardInterrupt, tracking.Terminated):
-            screen.left_confirming(search.study, seeds)
+            screen.confirmation_interrupted(found.study, seeds)
             raise
-        if came == search.confirmation:
-            return
-        keep(study, came)
-        for told in [] if search.run_id is None else record_confirmation(search.run_id, came):
-            screen.warned(told)
+        if confirmation != found.confirmation:
+            keep_confirmation(study, confirmation)
+            if found.run_id is not None:
+                _record_confirmation(found.run_id, confirmation, screen)
 
 
-def figures_of(study: str) -> Path:
-    """Return the folder of a study's figures; it need not exist."""
-    return folder() / study
+def run_search(config: SearchConfig, observer: SearchObserver) -> tuple[int, Ending]:
+    """Do a search's trials, in a new study or an existing one; other processes may do some of them meanwhile.
 
-
-def _figures(result: Search) -> Path | None:
-    """Return where the figures are, drawn anew: a study may have gone on elsewhere."""
-    from cse_cli.tuning.plots import draw
-
-    return figures_of(result.study) if draw(result, figures_of(result.study)) else None
-
-
-def _today() -> str:
-    return datetime.now().astimezone().date().isoformat()
-
-
-def run_search(plan: Plan, watcher: Watcher) -> Outcome:
-    """Do a plan's trials, beginning or going on with its study; other processes may do some of them meanwhile.
+    Returns:
+        How many trials this command did, and why no more.
 
     Raises:
-        CseError: The plan cannot be carried out; the message says why, and nothing is lost of a study that exists.
-        KeyboardInterrupt: It was stopped; the study is kept, and the same plan goes on with it.
+        CseError: It cannot be done; the message says why, and an existing study is unchanged.
+        KeyboardInterrupt: It was stopped; the study is kept, and the same config goes on with it.
     """
-    choose(plan.device)
-    study = open_study(plan)
-    tracker = start(study, plan)
-    run_id = None if tracker is None else tracker.run_id
-    places = tuple(worker_devices(plan.device, plan.workers))
-    before = len(words.settled(study.get_trials(deepcopy=False)))
-    shown = address(plan.storage, plan.name).shown
-    watcher.opened(Opened(plan.name, shown, before, budget(study), places, run_id))
+    choose(config.device)
+    study = open_study(config)
+    tracker = _open_run(study, config)
+    devices = tuple(worker_devices(config.device, config.workers))
+    observer.opened(config, len(settled(study.get_trials(deepcopy=False))), budget(study), devices)
     try:
         with tracking.ending(tracker or tracking.NullTracker()):
-            ran, ending = _trials(study, plan, places, watcher)
-            for told in [] if tracker is None else finish(tracker, study):
-                watcher.warned(told)
+            ran, ending = _run_trials(study, config, devices, observer)
+            if tracker is not None:
+                _record_findings(tracker, study, observer)
     except (KeyboardInterrupt, tracking.Terminated):
-        watcher.left(plan.name)
+        observer.interrupted(config.name)
         raise
-    counts = words.counts(study.get_trials(deepcopy=False))
-    return Outcome(plan.name, plan.storage, ran, counts, ending, run_id)
+    return ran, ending
 
 
-def work(plan: Plan, parent: str | None, watcher: Watcher) -> tuple[int, Ending]:
-    """Do one process's share of a study that exists; return how many trials came to their end, and why no more."""
-    return _share(open_study(plan), plan, parent, watcher)
+def _run_trials(
+    study: Study, config: SearchConfig, devices: Sequence[str], observer: SearchObserver
+) -> tuple[int, Ending]:
+    if len(devices) == 1:
+        return work(study, config, run_of(study), observer)
+    processes = WorkerProcesses(config, devices, run_of(study), observer)
+    processes.work(study)
+    if len(settled(study.get_trials(deepcopy=False))) >= budget(study):
+        return processes.ran, "budget"
+    return processes.ran, "exhausted" if config.timeout is None else "timeout"
 
 
-def _trials(study: optuna.Study, plan: Plan, places: tuple[str, ...], watcher: Watcher) -> tuple[int, Ending]:
-    if len(places) == 1:
-        return _share(study, plan, run_of(study), watcher)
-    crew = Crew(plan, places, run_of(study), watcher)
-    crew.work(study)
-    done = len(words.settled(study.get_trials(deepcopy=False)))
-    return crew.ran, "budget" if done >= budget(study) else "exhausted" if plan.timeout is None else "timeout"
-
-
-def _share(study: optuna.Study, plan: Plan, parent: str | None, watcher: Watcher) -> tuple[int, Ending]:
-    loaded = base(plan)
-    train = loaded.recipe.train
-    study.pruner = pruner(plan, train.steps, train.evaluate_every)
-    objective = RecipeTrial(plan, seeds(plan, loaded.recipe), parent, watcher)
-    worker = Worker(study, plan, objective, watcher)
-    ending = worker.work()
-    return worker.ran, ending
-
-
-def start(study: optuna.Study, plan: Plan) -> tracking.Tracker | None:
-    """Open the search's run, made where it is new; None where another process of this machine has it open.
+def _open_run(study: Study, config: SearchConfig) -> tracking.Tracker | None:
+    """Open the search's run, made where it is new; None where another process has it, or another machine's store.
 
     Raises:
         TrackingError: The tracking store does not answer.
     """
-    with held(address(plan.storage, plan.name).lock(f"{plan.name}/run")):
-        if (known := studies.run_of(study)) is not None:
+    with address(config.storage, config.name).lock(f"{config.name}/run"):
+        if (known := run_of(study)) is not None:
             try:
                 return tracking.start("", {}, {}, known)
-            except UnknownNameError:
-                return None  # the machine that made the study has a tracking store of its own
             except CseError as error:
-                if error.exit_code != CseError.exit_code:
-                    raise
-                return None  # another process has it
-        tracker = tracking.start(plan.name, _params(study, plan), _tags(study, plan))
-        studies.set_run(study, tracker.run_id)
+                if isinstance(error, UnknownNameError) or error.exit_code == CseError.exit_code:
+                    return None
+                raise
+        params = {
+            "sampler": config.sampler,
+            "pruner": pruner_name(config),
+            "trials": str(budget(study)),
+            "metric": metric(study),
+            "storage": address(config.storage, config.name).shown,
+            **{f"space.{parameter.name}": _range(parameter) for parameter in config.parameters},
+        }
+        about = {tags.TUNE: config.name, tags.SUMMARY: "tuning", tags.RECIPE: config.recipe}
+        tracker = tracking.start(config.name, params, {**about, tags.RECIPE_HASH: recipe_hash(study)})
+        set_run(study, tracker.run_id)
         return tracker
 
 
-def finish(tracker: tracking.Tracker, study: optuna.Study) -> list[str]:
-    """Record what the search has found so far; return what the user should be told."""
+def _range(parameter: Parameter) -> str:
+    if parameter.choices is not None:
+        return ", ".join(map(str, parameter.choices))
+    step = "" if parameter.step is None else f" step {parameter.step:g}"
+    return f"{parameter.low:g}..{parameter.high:g}{' log' if parameter.log else ''}{step}"
+
+
+def _record_findings(tracker: tracking.Tracker, study: Study, observer: SearchObserver) -> None:
+    """Record counts, the best score, importances and figures."""
     trials = study.get_trials(deepcopy=False)
-    counted = len(words.settled(trials))
-    complete = [trial.value for trial in trials if words.state(trial) == "complete" and trial.value is not None]
-    metrics = {f"trials/{state}": float(count) for state, count in words.counts(trials).items()}
-    if complete:
-        metrics["score/best"] = max(complete)
+    metrics = {f"trials/{state}": float(count) for state, count in counts(trials).items()}
+    scores = [trial.score for trial in read_trials(study) if trial.state == "complete" and trial.score is not None]
+    if scores:
+        metrics["score/best"] = max(scores)
     metrics |= {f"importance/{name}": share for name, share in importances(study).items()}
-    tracker.metrics(metrics, counted)
-    return _record_plots(tracker, study)
+    tracker.metrics(metrics, len(settled(trials)))
+    from cse_cli.tuning.plots import draw  # matplotlib
+
+    figures = folder() / study.study_name
+    try:
+        if draw(study, figures):
+            tracker.folder(figures, "plots")
+    except Exception as error:  # a figure that fails must not fail the search
+        observer.warned(f"plots are missing: {type(error).__name__}: {error}")
 
 
-def record_confirmation(run_id: str, confirmation: Confirmation) -> list[str]:
-    """Record what fresh seeds say of the search's best values; return what the user should be told."""
+def _record_confirmation(run_id: str, confirmation: Confirmation, observer: SearchObserver) -> None:
+    """Record the gain with fresh seeds in the search's run, where this machine's store has it."""
     over = confirmation.paired[confirmation.main]
     metrics = {"confirmation/gain": over.difference, "confirmation/seeds": float(len(over.seeds))}
     if over.p is not None:
@@ -252,96 +232,9 @@ def record_confirmation(run_id: str, confirmation: Confirmation) -> list[str]:
     try:
         tracker = tracking.start("", {}, {}, run_id)
     except UnknownNameError:
-        return []  # the machine that made the study has a tracking store of its own
+        return
     except CseError as error:
-        return [f"the search's run in MLflow does not have the confirmation: {error.message}"]
+        observer.warned(f"the search's run in MLflow does not have the confirmation: {error.message}")
+        return
     with tracking.ending(tracker):
         tracker.metrics(metrics, len(over.seeds))
-    return []
-
-
-def _record_plots(tracker: tracking.Tracker, study: optuna.Study) -> list[str]:
-    from cse_cli.tuning.plots import draw  # matplotlib: only where a search has come to its end
-
-    place = folder() / study.study_name
-    try:
-        if draw(summary(study), place):
-            tracker.folder(place, "plots")
-    except Exception as error:  # a plot that fails costs no search its end
-        return [f"plots are missing: {type(error).__name__}: {error}"]
-    return []
-
-
-def _params(study: optuna.Study, plan: Plan) -> dict[str, str]:
-    return {
-        "sampler": plan.sampler,
-        "pruner": pruner_name(plan),
-        "trials": str(studies.budget(study)),
-        "metric": studies.metric(study),
-        "storage": address(plan.storage, plan.name).shown,
-        **{f"space.{knob.name}": _range(knob) for knob in plan.knobs},
-    }
-
-
-def _range(knob: Knob) -> str:
-    if knob.choices is not None:
-        return ", ".join(str(choice) for choice in knob.choices)
-    step = "" if knob.step is None else f" step {knob.step:g}"
-    return f"{knob.low:g}..{knob.high:g}{' log' if knob.log else ''}{step}"
-
-
-def _tags(study: optuna.Study, plan: Plan) -> dict[str, str]:
-    return {
-        tags.TUNE: plan.name,
-        tags.SUMMARY: "tuning",
-        tags.RECIPE: plan.recipe,
-        tags.RECIPE_HASH: studies.recipe_hash(study),
-    }
-
-
-class SilentWatcher(Silent):
-    """Says nothing."""
-
-    def opened(self, study: Opened) -> None:
-        """Say nothing."""
-
-    def trial_began(self, number: int, values: Mapping[str, Value], budget: int) -> None:
-        """Say nothing."""
-
-    def trial_ended(self, trial: Ended) -> None:
-        """Say nothing."""
-
-    def repeats(self, number: int, lost: int) -> None:
-        """Say nothing."""
-
-    def waits(self, count: int) -> None:
-        """Say nothing."""
-
-    def left(self, name: str) -> None:
-        """Say nothing."""
-
-
-class Lines(SilentWatcher):
-    """Writes a line on stderr for what a log should have."""
-
-    def trial_began(self, number: int, values: Mapping[str, Value], budget: int) -> None:
-        """Write its values."""
-        chosen = ", ".join(f"{name}={value}" for name, value in values.items()) or "the recipe itself"
-        self._write(f"trial {number} of {budget}: {chosen}")
-
-    def trial_ended(self, trial: Ended) -> None:
-        """Write what came of it."""
-        score = "" if trial.score is None else f" {trial.score:.4f}"
-        why = "" if trial.reason is None else f": {trial.reason}"
-        self._write(f"trial {trial.number}: {trial.state}{score}{why}")
-
-    def repeats(self, number: int, lost: int) -> None:
-        """Write which trial is done again."""
-        self._write(f"trial {number} repeats trial {lost}, whose process is gone")
-
-    def warned(self, text: str) -> None:
-        """Write the warning."""
-        self._write(f"warning: {text}")
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(f"{text}\n")

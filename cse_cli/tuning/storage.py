@@ -1,18 +1,18 @@
-"""Where studies are kept: a journal file on this machine, or a PostgreSQL database for many machines.
+"""Where studies are kept: a journal file on this machine, or a PostgreSQL database for many machines; and its locks.
 
-Locks that end with the process that holds them, however that ends.
+A lock ends with the process that holds it, also when that is killed.
 """
 
 from __future__ import annotations
 
+import mmap
 import socket
 import warnings
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
 
 import optuna
 from filelock import FileLock
@@ -20,7 +20,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from sqlalchemy import create_engine, text
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
@@ -29,15 +29,16 @@ from registry.errors import CseError, TrackingError
 
 HEARTBEAT_SECONDS = 60
 GRACE_SECONDS = 180
-"""A trial of another machine that has been silent for so long is taken for lost."""
+"""A trial of another machine without a heartbeat for so long is taken for lost."""
 SUFFIX = ".journal"
 _CONNECT_SECONDS = 8
 _DIALECTS = ("postgresql", "postgres", "postgresql+psycopg")
+_FORMS = "use postgresql://user:password@host/database for many machines, or a file that ends in .journal for one"
 
-# The recipe's own values may lie beside a range, and Wilcoxon's pruner is called experimental: both knowingly.
+# The recipe's own values may lie outside a range, and Wilcoxon's pruner is experimental: both are intended.
 warnings.filterwarnings("ignore", category=ExperimentalWarning)
 warnings.filterwarnings("ignore", message="Fixed parameter")
-optuna.logging.set_verbosity(optuna.logging.CRITICAL)  # what fails is told by the worker, without a traceback
+optuna.logging.set_verbosity(optuna.logging.CRITICAL)  # the worker reports failures, without a traceback
 
 
 @dataclass(frozen=True)
@@ -59,25 +60,14 @@ class Address:
             return str(self.file)
         return self.database.set(drivername="postgresql").render_as_string(hide_password=True)
 
-    @property
-    def many_machines(self) -> bool:
-        """Whether workers of other machines can join."""
-        return self.database is not None
-
-    def lock(self, name: str) -> Lock:
+    def lock(self, name: str) -> FileLock | DatabaseLock:
         """Return the lock that a study's workers share."""
         if self.database is not None:
-            return DatabaseClaim(self.database, name)
-        return FileClaim(Path(f"{self._journal}.claim"))
-
-    @property
-    def _journal(self) -> Path:
-        if self.file is None:
-            raise ValueError("a database has no journal")
-        return self.file
+            return DatabaseLock(self.database, name)
+        return FileLock(f"{self.file}.claim")
 
     def exists(self) -> bool:
-        """Return whether there can be a study: a journal that is not there has none."""
+        """Return whether there can be a study: without its journal there is none."""
         return self.file is None or self.file.exists()
 
     def open(self) -> BaseStorage:
@@ -87,7 +77,7 @@ class Address:
             TrackingError: It does not answer, or cannot be written.
         """
         try:
-            return self._opened()
+            return self._open_database(self.database) if self.database is not None else self._open_journal()
         except ImportError as error:
             raise TrackingError(
                 f"--storage: {self.shown} needs a driver that is not installed", "pip install 'cse-registry[postgres]'"
@@ -99,36 +89,34 @@ class Address:
                 "check that it is there and can be written; `cse tune` without --storage needs no server",
             ) from error
 
-    def _opened(self) -> BaseStorage:
-        if self.database is None:
-            self._journal.parent.mkdir(parents=True, exist_ok=True)
-            return JournalStorage(JournalFileBackend(str(self._journal), lock_obj=JournalLock(self._journal)))
-        self._check_server()
-        with held(self.lock("tables")):  # two processes that make the tables at once leave neither with all of them
+    def _open_journal(self) -> BaseStorage:
+        path = Path(str(self.file))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
+
+    def _open_database(self, url: URL) -> BaseStorage:
+        if url.host and not url.host.startswith("/"):
+            socket.create_connection((url.host, url.port or 5432), timeout=_CONNECT_SECONDS).close()
+        with self.lock("tables"):  # two processes that make the tables at once leave neither with all of them
             try:
                 return RDBStorage(
-                    self.database.render_as_string(hide_password=False),
+                    url.render_as_string(hide_password=False),
                     engine_kwargs={"pool_pre_ping": True, "connect_args": {"connect_timeout": _CONNECT_SECONDS}},
                     heartbeat_interval=HEARTBEAT_SECONDS,
                     grace_period=GRACE_SECONDS,
                 )
-            except RuntimeError as error:  # Optuna's word for tables that it did not make
+            except RuntimeError as error:  # Optuna's error for tables that it did not make
                 raise TrackingError(
                     f"--storage: {self.shown} belongs to another program or another Optuna: {error}",
                     "use a database of its own; MLflow and Optuna cannot share one",
                 ) from error
-
-    def _check_server(self) -> None:
-        if self.database is not None and self.database.host and not self.database.host.startswith("/"):
-            place = (self.database.host, self.database.port or 5432)
-            socket.create_connection(place, timeout=_CONNECT_SECONDS).close()
 
 
 def address(storage: str | None, name: str) -> Address:
     """Return where a study is kept, without opening it.
 
     Args:
-        storage: As `--storage` says; None is a journal in the state directory.
+        storage: The value of `--storage`; None is a journal in the state directory.
         name: Of the study.
 
     Raises:
@@ -137,17 +125,18 @@ def address(storage: str | None, name: str) -> Address:
     if storage is None:
         return Address(None, folder() / f"{name}{SUFFIX}")
     if "://" not in storage:
-        return Address(None, _journal_file(storage))
+        if not storage.endswith(SUFFIX):
+            raise CseError(f"--storage: '{storage}' is neither an address nor a journal", _FORMS)
+        return Address(None, Path(storage).expanduser().absolute())
     try:
         url = make_url(storage)
     except ArgumentError as error:
-        raise CseError(f"--storage: '{_hidden(storage)}' is not an address", _FORMS) from error
+        scheme, _, rest = storage.partition("://")
+        hidden = f"{scheme}://***@{rest.rpartition('@')[2]}" if "@" in rest else storage
+        raise CseError(f"--storage: '{hidden}' is not an address", _FORMS) from error
     if url.drivername not in _DIALECTS:
         raise CseError(f"--storage: '{url.drivername}' is not supported", _FORMS)
     return Address(url.set(drivername="postgresql+psycopg"), None)
-
-
-_FORMS = "use postgresql://user:password@host/database for many machines, or a file that ends in .journal for one"
 
 
 def folder() -> Path:
@@ -155,7 +144,7 @@ def folder() -> Path:
     return home() / "tuning"
 
 
-def names(storage: str | None) -> list[str]:
+def study_names(storage: str | None) -> list[str]:
     """Return the studies that a storage has; nothing is created."""
     if storage is None:
         return sorted(path.name.removesuffix(SUFFIX) for path in folder().glob(f"*{SUFFIX}"))
@@ -163,69 +152,17 @@ def names(storage: str | None) -> list[str]:
     return sorted(optuna.get_all_study_names(place.open())) if place.exists() else []
 
 
-def _journal_file(storage: str) -> Path:
-    if not storage.endswith(SUFFIX):
-        raise CseError(f"--storage: '{storage}' is neither an address nor a journal", _FORMS)
-    return Path(storage).expanduser().absolute()
-
-
-def _hidden(storage: str) -> str:
-    scheme, _, rest = storage.partition("://")
-    return f"{scheme}://***@{rest.rpartition('@')[2]}" if "@" in rest else storage
-
-
-class Lock:
-    """Held while a worker looks at a study and takes a trial: nobody else counts meanwhile.
-
-    It ends with the process that holds it, however that ends.
-    """
-
-    def __init__(self) -> None:
-        self._held = False
-
-    def acquire(self) -> None:
-        """Wait until it is ours."""
-        self._take()
-        self._held = True
-
-    def release(self) -> None:
-        """Let it go; nothing happens where it is not held."""
-        if self._held:
-            self._held = False
-            self._give()
-
-    def _take(self) -> None:
-        raise NotImplementedError
-
-    def _give(self) -> None:
-        raise NotImplementedError
-
-
-class FileClaim(Lock):
-    """A lock on a file."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._file = FileLock(path)
-
-    def _take(self) -> None:
-        self._file.acquire()
-
-    def _give(self) -> None:
-        self._file.release()
-
-
-class DatabaseClaim(Lock):
-    """An advisory lock of PostgreSQL: the server ends it with the connection."""
+class DatabaseLock:
+    """An advisory lock of PostgreSQL, used as a `FileLock` is: the server ends it with the connection."""
 
     def __init__(self, url: URL, name: str) -> None:
-        super().__init__()
         # A connection of its own, open only while the lock is held: an idle one would not survive a long trial.
         self._engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._key = zlib.crc32(f"cse/{name}".encode())
-        self._connection: Any = None
+        self._connection: Connection | None = None
 
-    def _take(self) -> None:
+    def acquire(self) -> None:
+        """Wait until it is ours."""
         connection = self._engine.connect()
         try:
             connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": self._key})
@@ -234,13 +171,24 @@ class DatabaseClaim(Lock):
             raise
         self._connection = connection
 
-    def _give(self) -> None:
-        with suppress(SQLAlchemyError):  # a connection that broke has ended the lock
-            self._connection.close()
+    def release(self) -> None:
+        """Let it go; nothing happens where it is not held."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(SQLAlchemyError):  # a connection that broke has ended the lock
+                connection.close()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
 
 
 class JournalLock:
-    """Guards a journal: ends with its process, and takes away the half line of one that was killed while it wrote.
+    """Guards a journal, and removes the half line of a process that was killed while it wrote.
 
     Optuna's own lock is a file that a killed process leaves, and half a line would make the journal unreadable.
     """
@@ -254,37 +202,13 @@ class JournalLock:
         self._file.acquire()
         with suppress(FileNotFoundError), self._path.open("rb+") as file:
             size = file.seek(0, 2)
-            if size and not _ends_a_line(file, size):
-                file.truncate(_after_last_line(file, size))
+            if size:
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                    end = content.rfind(b"\n") + 1
+                if end < size:
+                    file.truncate(end)
         return True
 
     def release(self) -> None:
         """Let it go."""
         self._file.release()
-
-
-def _ends_a_line(file: Any, size: int) -> bool:
-    file.seek(size - 1)
-    return bool(file.read(1) == b"\n")
-
-
-def _after_last_line(file: Any, size: int) -> int:
-    end = size
-    while end > 0:
-        start = max(0, end - 65536)
-        file.seek(start)
-        place = file.read(end - start).rfind(b"\n")
-        if place >= 0:
-            return int(start + place + 1)
-        end = start
-    return 0
-
-
-@contextmanager
-def held(lock: Lock) -> Iterator[None]:
-    """Hold a lock while the block lasts, or until it is released before."""
-    lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()

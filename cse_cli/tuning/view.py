@@ -1,27 +1,28 @@
-"""A search on the screen: what is planned, how it goes, what it found.
-
-The tables of a search, each in the widest of its forms that the terminal has room for.
-"""
+"""What a search found, on stdout: its tables in the widest form that the terminal has room for, or JSON."""
 
 from __future__ import annotations
 
-import io
-import json
-import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any, Literal
+from statistics import fmean
+from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
-from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Table as RichTable
+from rich.text import Text
 
-from cse_cli.tuning.results import Confirmation, Search, State, Trial, Value, told, verdict
+from cse_cli.core import console
+from cse_cli.core.console import stdout_console
+from cse_cli.core.formatting import UNSET, interval, mean, probability, seed_list, signed
+from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, fits, plain_table
+from cse_cli.tuning.ranges import Value
+from cse_cli.tuning.results import Confirmation, Search, Trial, confirmation_sentence, verdict
+from cse_cli.tuning.study import State
 
+ROWS = 10
+"""Trials of the table."""
 _SHOWN_REASONS = 3
 _WIDE = 120
 _IN_THE_NAME = ("recipe", "parameters")
@@ -30,84 +31,68 @@ _HEADINGS = ("study", "recipe", "trials", "best", "gain", "parameters", "updated
 
 
 def print_search(search: Search, figures: Path | None = None, saved: Path | None = None) -> None:
-    """Print the best trials, what mattered, and what to do next, on stdout.
+    """Print the best trials, what mattered, and what to do next.
 
     Args:
         search: What was found.
         figures: Folder of its figures.
         saved: The recipe that was written.
     """
-    console, text = _console()
-    console.print(f"[bold]{escape(search.study)}[/bold] · {escape(_about(search))}\n")
-    if search.complete:
-        console.print(trials(search, console.width))
-    for line in _findings(search):
-        console.print(escape(line))
-    if figures is not None:
-        console.print(escape(f"figures: {figures}"), soft_wrap=True)
-    if search.confirmation is not None and search.best is not None and search.confirmation.values == search.best.values:
-        console.print(confirmed(search.confirmation, console.width))
-    _next(console, search, saved)
-    _write(text)
+    with stdout_console() as out:
+        _print_heading(out, search.study, _about(search))
+        if search.complete:
+            out.print(trial_table(search, out.width))
+        for line in _findings(search):
+            out.print(Text(line))
+        if figures is not None:
+            out.print(Text(f"figures: {figures}"), soft_wrap=True)
+        if search.best_confirmation is not None:
+            out.print(confirmation_table(search.best_confirmation, out.width))
+        for line in _next_commands(search, saved):
+            out.print(Text(line), soft_wrap=True)
 
 
 def print_confirmation(search: Search, confirmation: Confirmation) -> None:
-    """Print the scores of both with every metric, and what they allow to say."""
-    console, text = _console()
+    """Print the scores of both sides with every metric, and what they allow to say."""
     chosen = ", ".join(_pairs(confirmation.values))
-    console.print(f"[bold]{escape(search.study)}[/bold] · the recipe's own values against {escape(chosen)}\n")
-    console.print(confirmed(confirmation, console.width))
-    console.print(escape(told(confirmation)))
-    _write(text)
+    with stdout_console() as out:
+        _print_heading(out, search.study, f"the recipe's own values against {chosen}")
+        out.print(confirmation_table(confirmation, out.width))
+        out.print(Text(confirmation_sentence(confirmation)))
 
 
 def print_searches(searches: Sequence[Search]) -> None:
     """Print a line a study: a table on a terminal, tab-separated values into a pipe."""
     lines = [_line(search) for search in searches]
     if not sys.stdout.isatty():
-        sys.stdout.write("".join("\t".join(line) + "\n" for line in [_HEADINGS, *lines]))
+        sys.stdout.write(as_tsv(plain_table(_HEADINGS, lines)))
         return
-    console, text = _console()
-    wide = console.width >= _WIDE
-    table = Table(box=None, pad_edge=False)
-    for heading in _HEADINGS:
-        if wide or heading not in _IN_THE_NAME:
-            numbers = heading in ("trials", "best", "gain")
-            justify: Literal["left", "right"] = "right" if numbers else "left"
-            table.add_column(heading, justify=justify, no_wrap=heading not in ("study", "parameters"), overflow="fold")
-    for line in lines:
-        cells = dict(zip(_HEADINGS, line, strict=True))
-        cells["updated"] = cells["updated"][5:16].replace("T", " ")
-        table.add_row(*(escape(cell) for heading, cell in cells.items() if wide or heading not in _IN_THE_NAME))
-    console.print(table)
-    _write(text)
+    with stdout_console() as out:
+        shown = [heading for heading in _HEADINGS if out.width >= _WIDE or heading not in _IN_THE_NAME]
+        kinds = {"trials": "r", "best": "r", "gain": "r", "updated": "l", "recipe": "l"}
+        rows = [dict(zip(_HEADINGS, line, strict=True)) for line in lines]
+        for row in rows:
+            row["updated"] = row["updated"][5:16].replace("T", " ")
+        align = "".join(kinds.get(heading, "p") for heading in shown)
+        out.print(as_rich(plain_table(shown, [[row[heading] for heading in shown] for row in rows], align=align)))
 
 
-def write_json(content: Any) -> None:
-    """Write one JSON document: a search, or several."""
-    many = isinstance(content, list)
-    plain = [one.model_dump(mode="json") for one in (content if many else [content])]
-    document = {"schema_version": 1, "studies": plain} if many else {**plain[0], **_answers(content)}
-    sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _answers(search: Search) -> dict[str, Any]:
-    """Return what a program wants first, so that it need not look through the trials."""
-    best = search.best
-    return {
-        "best": None if best is None else best.model_dump(mode="json"),
-        "verdict": verdict(search),
-        "confirmed": None if search.confirmation is None else search.confirmation.confirmed,
+def write_json(content: Search | Sequence[Search]) -> None:
+    """Write one JSON document: a search with its best trial and verdict at the top, or several searches."""
+    if not isinstance(content, Search):
+        console.write_json({"studies": [one.model_dump(mode="json") for one in content]})
+        return
+    known = content.confirmation
+    answers: dict[str, Any] = {
+        "best": None if content.best is None else content.best.model_dump(mode="json"),
+        "verdict": verdict(content),
+        "confirmed": None if known is None else known.confirmed,
     }
+    console.write_json({**content.model_dump(mode="json"), **answers})
 
 
-def _line(search: Search) -> tuple[str, ...]:
-    best, own = search.best, search.own
-    gain = "" if best is None or own is None else signed((best.score or 0.0) - (own.score or 0.0))
-    done = sum(trial.state != "running" for trial in search.trials)
-    names = ", ".join(parameter.name for parameter in search.parameters)
-    score = "" if best is None else f"{best.score:.2f}"
-    return (search.study, search.recipe, f"{done}/{search.budget}", score, gain, names, search.updated or "")
+def _print_heading(out: Console, study: str, about: str) -> None:
+    out.print(Text.assemble((study, "bold"), f" · {about}\n"))
 
 
 def _about(search: Search) -> str:
@@ -115,188 +100,142 @@ def _about(search: Search) -> str:
     states: tuple[State, ...] = ("complete", "pruned", "failed", "running")
     counts = ", ".join(f"{search.count(state)} {state}" for state in states if search.count(state))
     steps = "" if search.steps is None else f", {search.steps} steps"
-    return f"{search.recipe} · {search.metric}, {seeds(search.seeds)}{steps} · {len(search.trials)} trials: {counts}"
+    scored = f"{search.metric}, {scored_by(search.seeds)}{steps}"
+    return f"{search.recipe} · {scored} · {len(search.trials)} trials: {counts}"
 
 
-def seeds(chosen: Sequence[int]) -> str:
-    """Return "seed 3", or "mean of seeds 0, 1, 2"."""
-    listed = ", ".join(map(str, chosen))
-    return f"seed {listed}" if len(chosen) == 1 else f"mean of seeds {listed}"
+def _line(search: Search) -> tuple[str, ...]:
+    done = sum(trial.state != "running" for trial in search.trials)
+    names = ", ".join(parameter.name for parameter in search.parameters)
+    score = "" if search.best is None else f"{search.best.score:.2f}"
+    gain = "" if search.gain is None else signed(search.gain)
+    return (search.study, search.recipe, f"{done}/{search.budget}", score, gain, names, search.updated or "")
 
 
-def _findings(search: Search) -> Iterable[str]:
-    best, own = search.best, search.own
+def scored_by(seeds: Sequence[int]) -> str:
+    """Return "seed 3", or "mean of seeds 0–2"."""
+    return seed_list(seeds) if len(seeds) == 1 else f"mean of {seed_list(seeds)}"
+
+
+def _findings(search: Search) -> Iterator[str]:
+    best = search.best
     if best is not None and not best.own:
-        gain = "" if own is None else f": {signed((best.score or 0.0) - (own.score or 0.0))} over the recipe's own"
+        gain = "" if search.gain is None else f": {signed(search.gain)} over the recipe's own"
         yield f"best: {', '.join(_pairs(best.values))}{gain}"
     if search.importance:
         shares = ", ".join(f"{name} {share:.2f}" for name, share in search.importance.items())
         yield f"importance: {shares} (share in what sets the good ones of {len(search.complete)} trials apart)"
-    yield from _failures(search)
+    reasons: dict[str, list[str]] = {}
+    for trial in search.trials:
+        if trial.state == "failed":
+            reasons.setdefault(trial.reason or "no reason known", []).append(str(trial.number))
+    for reason, numbers in list(reasons.items())[:_SHOWN_REASONS]:
+        yield f"failed: trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {reason}"
     if best is not None:
         yield verdict(search)
 
 
-def _failures(search: Search) -> Iterable[str]:
-    reasons: dict[str, list[int]] = {}
-    for trial in search.trials:
-        if trial.state == "failed":
-            reasons.setdefault(trial.reason or "no reason known", []).append(trial.number)
-    for reason, numbers in list(reasons.items())[:_SHOWN_REASONS]:
-        which = f"trial{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-        yield f"failed: {which}: {reason}"
-
-
-def _next(console: Console, search: Search, saved: Path | None) -> None:
-    """Print commands that go on from here."""
-    best = search.best
-    if best is None or best.own:
+def _next_commands(search: Search, saved: Path | None) -> Iterator[str]:
+    if search.best is None or search.best.own:
         return
-    at = "" if "://" not in search.storage else f" --storage {search.storage}"
-    known = search.confirmation is not None and search.confirmation.values == best.values
-    console.print()
-    if not known:
-        console.print(escape(f"is it more than luck:  cse tune --best {search.study}{at} --confirm 5"), soft_wrap=True)
-    if saved is not None:
-        console.print(escape(f"run what was found:    cse run {saved}"), soft_wrap=True)
-        return
-    console.print(
-        escape(f"keep it as a recipe:   cse tune --best {search.study}{at} --save-best FILE.toml"), soft_wrap=True
+    command = f"cse tune --best {search.study}{f' --storage {search.storage}' if '://' in search.storage else ''}"
+    yield ""
+    if search.best_confirmation is None:
+        yield f"is it more than luck:  {command} --confirm 5"
+    yield (
+        f"run what was found:    cse run {saved}"
+        if saved
+        else f"keep it as a recipe:   {command} --save-best FILE.toml"
     )
 
 
-def _pairs(values: Mapping[str, Value | None]) -> list[str]:
-    return [f"{name} = {'—' if value is None else shown(value)}" for name, value in values.items()]
-
-
-def _console() -> tuple[Console, io.StringIO]:
-    """Return a console as wide as the terminal; plain, wide and unwrapped where stdout is none."""
-    terminal = sys.stdout.isatty()
-    text = io.StringIO()
-    width = shutil.get_terminal_size().columns if terminal else UNBOUND
-    return Console(file=text, force_terminal=terminal, width=width, highlight=False), text
-
-
-def _write(text: io.StringIO) -> None:
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().removesuffix("\n").split("\n")))
-
-
-ROWS = 10
-"""Trials of the table."""
-UNBOUND = 10_000
-"""Columns of what is no terminal: nothing is left out or broken there."""
-
-
-def trials(search: Search, width: int) -> RenderableType:
+def trial_table(search: Search, width: int) -> RenderableType:
     """Return the best trials, and the recipe's own values where they are not among them.
 
     Args:
         search: What was found.
-        width: Columns there are. Where they are too few, the seconds go, then every trial gets lines of its own.
+        width: Of the terminal. In a narrow one the seconds are left out, then every trial gets lines of its own.
     """
     best, own = search.complete[:ROWS], search.own
-    rows = [*best, *([own] if own is not None and own not in best else [])]
-    names = short(parameter.name for parameter in search.parameters)
-    for table in (_trials(search, rows, names, seconds=seconds) for seconds in (True, False)):
-        if _fits(table, width):
+    trials = [*best, *([own] if own is not None and own not in best else [])]
+    names = shortest_names(parameter.name for parameter in search.parameters)
+    for seconds in (True, False):
+        table = _trial_table(search, trials, names, seconds=seconds)
+        if fits(table, width):
             return table
-    return Group(*(part for trial in rows for part in _lines(search, trial, names)))
+    return Group(*(part for trial in trials for part in _trial_lines(search, trial, names)))
 
 
-def _trials(search: Search, rows: Sequence[Trial], names: Mapping[str, str], *, seconds: bool) -> Table:
-    table = _table()
-    table.add_column("trial", justify="right", no_wrap=True)
-    for heading in (search.metric, *names.values(), *(["seconds"] if seconds else [])):
-        table.add_column(escape(heading), justify="right", no_wrap=True)
-    table.add_column("")
-    for trial in rows:
-        took = "" if trial.seconds is None else f"{trial.seconds:.0f}"
-        cells = [str(trial.number), f"{trial.score:.2f}", *map(escape, _values(search, trial))]
-        note = "own" if trial.own else ""
-        table.add_row(*cells, *([took] if seconds else []), note, style=_style(search, trial))
-    return table
+def _trial_table(search: Search, trials: Sequence[Trial], names: Sequence[str], *, seconds: bool) -> RichTable:
+    headings = (search.metric, *names, *(["seconds"] if seconds else []), "")
+    rows = []
+    for trial in trials:
+        took = [_seconds(trial)] if seconds else []
+        texts = [f"{trial.score:.2f}", *_values(search, trial), *took, "own" if trial.own else ""]
+        rows.append(Row(str(trial.number), tuple(map(Cell, texts)), emphasis="best" if trial == search.best else ""))
+    align = "r" * len(headings) + "l"
+    return as_rich(Table("", headings, tuple(rows), label="trial", align=align), ruled=True)
 
 
-def _lines(search: Search, trial: Trial, names: Mapping[str, str]) -> Iterable[RenderableType]:
-    took = "" if trial.seconds is None else f"  {trial.seconds:.0f} s"
-    own = "  own" if trial.own else ""
-    style = _style(search, trial) or "none"
-    yield f"[{style}]trial {trial.number}  {escape(search.metric)} {trial.score:.2f}{took}{own}[/{style}]"
-    chosen = [f"{name}={value}" for name, value in zip(names.values(), _values(search, trial), strict=True)]
-    yield Padding(escape(", ".join(chosen)), (0, 0, 0, 4))
+def _trial_lines(search: Search, trial: Trial, names: Sequence[str]) -> Iterator[RenderableType]:
+    took = f"  {_seconds(trial)} s" if trial.seconds is not None else ""
+    line = f"trial {trial.number}  {search.metric} {trial.score:.2f}{took}{'  own' if trial.own else ''}"
+    yield Text(line, style="green" if trial == search.best else "")
+    chosen = [f"{name}={value}" for name, value in zip(names, _values(search, trial), strict=True)]
+    yield Padding(Text(", ".join(chosen)), (0, 0, 0, 4))
 
 
-def _style(search: Search, trial: Trial) -> str | None:
-    return "green" if trial == search.best else None
+def _seconds(trial: Trial) -> str:
+    return "" if trial.seconds is None else f"{trial.seconds:.0f}"
 
 
 def _values(search: Search, trial: Trial) -> list[str]:
-    return [_of(trial, parameter.name, parameter.default) for parameter in search.parameters]
+    return [
+        show_value(trial.values.get(parameter.name, parameter.default if trial.own else None))
+        for parameter in search.parameters
+    ]
 
 
-def _of(trial: Trial, name: str, default: Value | None) -> str:
-    value = trial.values.get(name, default if trial.own else None)
-    return "—" if value is None else shown(value)
+def _pairs(values: dict[str, Value | None]) -> list[str]:
+    return [f"{name} = {show_value(value)}" for name, value in values.items()]
 
 
-def short(names: Iterable[str]) -> dict[str, str]:
-    """Return each dotted name with the shortest of its endings that no other one has."""
+def show_value(value: Value | None) -> str:
+    """Return a value for people: numbers in four digits, a dash for one left unset."""
+    if value is None or isinstance(value, bool):
+        return UNSET if value is None else str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def shortest_names(names: Iterable[str]) -> list[str]:
+    """Return the shortest ending of each dotted name that no other one has."""
     whole = [name.split(".") for name in names]
 
     def ending(keys: Sequence[str]) -> str:
-        lengths = range(1, len(keys))
-        alone = (n for n in lengths if sum(other[-n:] == keys[-n:] for other in whole) == 1)
+        alone = (n for n in range(1, len(keys)) if sum(other[-n:] == keys[-n:] for other in whole) == 1)
         return ".".join(keys[-next(alone, len(keys)) :])
 
-    return {".".join(keys): ending(keys) for keys in whole}
+    return list(map(ending, whole))
 
 
-def confirmed(confirmation: Confirmation, width: int) -> Table:
+def confirmation_table(confirmation: Confirmation, width: int) -> RichTable:
     """Return the scores of both sides with every metric.
 
     Args:
         confirmation: What fresh seeds say.
-        width: Columns there are. Where they are too few, the interval goes, then the spread.
+        width: Of the terminal. In a narrow one the interval is left out, then the spread.
     """
-    forms = [(True, True), (False, True), (False, False)]
-    tables = [_confirmed(confirmation, interval=interval, spread=spread) for interval, spread in forms]
-    return next((table for table in tables if _fits(table, width)), tables[-1])
+    forms = ((True, True), (False, True), (False, False))
+    tables = [_confirmation_table(confirmation, reach=reach, spread=spread) for reach, spread in forms]
+    return next((table for table in tables if fits(table, width)), tables[-1])
 
 
-def _confirmed(confirmation: Confirmation, *, interval: bool, spread: bool) -> Table:
-    table = _table()
-    table.add_column("", overflow="fold")
-    for heading in ("own", "found", "difference", *(["95 % interval"] if interval else []), "p"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _confirmation_table(confirmation: Confirmation, *, reach: bool, spread: bool) -> RichTable:
+    rows = []
     for name, over in confirmation.paired.items():
-        reach = "" if over.low is None or over.high is None else f"{signed(over.low)} … {signed(over.high)}"
-        p = "" if over.p is None else "<0.001" if over.p < 0.001 else f"{over.p:.3f}"
-        cells = [*(_mean(side, spread=spread) for side in (over.first, over.second)), signed(over.difference)]
-        style = "bold" if name == confirmation.main else None
-        table.add_row(escape(name), *cells, *([reach] if interval else []), p, style=style)
-    return table
-
-
-def _table() -> Table:
-    return Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-
-
-def _fits(table: Table, width: int) -> bool:
-    return Console(width=UNBOUND).measure(table).maximum <= width
-
-
-def shown(value: Value) -> str:
-    """Return a value for people: numbers in the digits that matter."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def signed(value: float) -> str:
-    """Return a difference with its sign."""
-    return f"{value:+.2f}".replace("-", "−")
-
-
-def _mean(values: Sequence[float], *, spread: bool) -> str:
-    around = f" ± {stdev(values):.2f}" if spread and len(values) > 1 else ""
-    return f"{fmean(values):.2f}{around}"
+        sides = [mean(side) if spread else f"{fmean(side):.2f}" for side in (over.first, over.second)]
+        limits = [interval(over.low, over.high) if over.low is not None else ""] if reach else []
+        texts = [*sides, signed(over.difference), *limits, "" if over.p is None else probability(over.p)]
+        rows.append(Row(name, tuple(map(Cell, texts)), emphasis="main" if name == confirmation.main else ""))
+    headings = ("own", "found", "gain", *(["95 % interval"] if reach else []), "p")
+    return as_rich(Table("", headings, tuple(rows)), ruled=True)

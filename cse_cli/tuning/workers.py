@@ -1,6 +1,8 @@
-"""The budget loop: takes trials of a study until all are done, whoever else takes some.
+"""The budget loop of one worker, and several workers on one machine: a process each, one a CUDA device.
 
-Several workers on one machine: a process each, one a CUDA device, told apart by nothing but their device.
+    python -m cse_cli.tuning.workers [RUN]
+
+is one such process: its `SearchConfig` comes on stdin, RUN is the search's run in the tracking store.
 """
 
 from __future__ import annotations
@@ -8,42 +10,105 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import optuna
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
+from cse_cli import tracking
+from cse_cli.core.console import Silent
 from cse_cli.core.devices import environment
-from cse_cli.core.paths import home
-from cse_cli.tracking import stop_if_asked
-from cse_cli.tuning import samplers as sampling
-from cse_cli.tuning import study as lost
-from cse_cli.tuning import study as words
-from cse_cli.tuning.config import Ending, Plan, Watcher
-from cse_cli.tuning.storage import address
-from cse_cli.tuning.study import budget
+from cse_cli.core.processes import end_with_parent
+from cse_cli.tuning import samplers
+from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.objective import RecipeObjective, TrialFailed
+from cse_cli.tuning.ranges import Value
+from cse_cli.tuning.results import Trial, is_best_so_far, read_trial
+from cse_cli.tuning.storage import address, folder
+from cse_cli.tuning.study import (
+    INTERRUPTED,
+    OWN,
+    REASON,
+    SAME_AS,
+    budget,
+    open_study,
+    retry_stale_trials,
+    settled,
+    sign,
+    state,
+    values_of,
+)
 from registry.errors import CseError, RunFailedError, TrackingError
 
 POLL_SECONDS = 1.0
-"""Between two looks at trials that other processes are at."""
+"""Between two looks at trials of other processes."""
+LEAVE_SECONDS = 30.0
+"""How long a worker that is asked to end may take to give its trial back."""
 MOST_FAILURES = 5
 """Trials failed one after the other, with none complete before, that end a search."""
+_LOG_LINES = 8
 
+Ending = Literal["budget", "exhausted", "timeout"]
+"""All trials are done; every point of the space is; no trial was begun after the time was over."""
 Objective = Callable[[optuna.Trial], float]
 """Returns a trial's score; its values are in `trial.params`. Raises `TrialFailed`, or Optuna's `TrialPruned`."""
 
 
-class TrialFailed(Exception):  # noqa: N818 - what came of the trial, beside Optuna's TrialPruned
-    """A trial cannot be done, by its own fault: it counts, and the search goes on."""
-
-
-class _Copy(Exception):  # noqa: N818
+class _Duplicate(Exception):  # noqa: N818
     """Another trial has had the same values: this one is not run, and does not count."""
+
+
+class SearchObserver(Silent):
+    """Is told of a search's progress, and of that of its runs; says nothing."""
+
+    def opened(self, config: SearchConfig, done: int, budget: int, devices: Sequence[str]) -> None:
+        """The study exists with `done` of `budget` trials, and its workers are about to begin."""
+
+    def trial_began(self, number: int, values: Mapping[str, Value], budget: int) -> None:
+        """A trial of this process begins."""
+
+    def trial_ended(self, trial: Trial, best: bool) -> None:
+        """A trial of this command came to its end; `best`: none that was complete before was as good."""
+
+    def retried(self, number: int, lost: int) -> None:
+        """Trial `lost`, whose process is gone, is repeated under a new number."""
+
+    def waiting(self, count: int) -> None:
+        """Only trials of other processes are left; if one of these dies, its trial is repeated here."""
+
+    def interrupted(self, name: str) -> None:
+        """The search was stopped; the study is kept under this name."""
+
+
+class LogObserver(SearchObserver):
+    """Writes a line on stderr for each trial, retry and warning: the log of a worker process."""
+
+    def trial_began(self, number: int, values: Mapping[str, Value], budget: int) -> None:
+        """Write its values."""
+        chosen = ", ".join(f"{name}={value}" for name, value in values.items()) or "the recipe itself"
+        self._write(f"trial {number} of {budget}: {chosen}")
+
+    def trial_ended(self, trial: Trial, best: bool) -> None:  # noqa: ARG002
+        """Write what came of it."""
+        score = "" if trial.score is None else f" {trial.score:.4f}"
+        why = "" if trial.reason is None else f": {trial.reason}"
+        self._write(f"trial {trial.number}: {trial.state}{score}{why}")
+
+    def retried(self, number: int, lost: int) -> None:
+        """Write which trial is repeated."""
+        self._write(f"trial {number} repeats trial {lost}, whose process is gone")
+
+    def warned(self, text: str) -> None:
+        """Write the warning."""
+        self._write(f"warning: {text}")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"{text}\n")
 
 
 class Worker:
@@ -51,22 +116,24 @@ class Worker:
 
     Args:
         study: As `open_study` returns it.
-        plan: What it is to do.
+        config: Of the search.
         objective: One trial.
-        watcher: Is told of everything.
+        observer: Of everything.
     """
 
-    def __init__(self, study: optuna.Study, plan: Plan, objective: Objective, watcher: Watcher) -> None:
+    def __init__(
+        self, study: optuna.Study, config: SearchConfig, objective: Objective, observer: SearchObserver
+    ) -> None:
         self.study = study
-        self.plan = replace(plan, trials=budget(study))
+        self.config = config.model_copy(update={"trials": budget(study)})
         self.objective = objective
-        self.watcher = watcher
+        self.observer = observer
         self.ran = 0
-        self._space = sampling.space(plan.knobs)
-        self._points = sampling.points(self._space)
-        self._place = address(plan.storage, plan.name)
-        self._lock = self._place.lock(plan.name)
-        self._until = None if plan.timeout is None else time.monotonic() + plan.timeout
+        self._space = samplers.distributions(config.parameters)
+        self._points = samplers.all_points(self._space)
+        self._place = address(config.storage, config.name)
+        self._lock = self._place.lock(config.name)
+        self._until = None if config.timeout is None else time.monotonic() + config.timeout
         self._current: int | None = None
         self._failures = 0
         self._last_reason: str | None = None
@@ -75,16 +142,16 @@ class Worker:
         """Do trials until none is left to begin; return why.
 
         Raises:
-            TrackingError: The storage does not answer any more; the trial at work will be repeated.
+            TrackingError: The storage does not answer any more; the current trial will be repeated.
             RunFailedError: Trials fail one after the other.
         """
         waiting = 0
         while True:
-            stop_if_asked()
+            tracking.stop_if_asked()
             if self._until is not None and time.monotonic() >= self._until:
                 return "timeout"
             try:
-                ending, waiting = self._turn(waiting)
+                ending, running = self._turn()
             except (SQLAlchemyError, StorageInternalError) as error:
                 first = str(error.__cause__ or error).strip().partition("\n")[0]
                 raise TrackingError(
@@ -93,158 +160,140 @@ class Worker:
                 ) from error
             if ending is not None:
                 return ending
+            if running:
+                if running != waiting:
+                    self.observer.waiting(running)
+                time.sleep(POLL_SECONDS)
+            waiting = running
             if self._failures >= MOST_FAILURES and not self._any_complete():
                 raise RunFailedError(
                     f"the last {MOST_FAILURES} trials failed, and none is complete; the last one: {self._last_reason}",
                     "try the recipe by itself with `cse run`, or narrow the range",
                 )
 
-    def _turn(self, waiting: int) -> tuple[Ending | None, int]:
-        """Do one trial, or find that there is none; return why it is over, and how many trials others are at."""
-        self._lock.acquire()
-        try:
-            for number, gone in lost.sweep(self.study):
-                self.watcher.repeats(number, gone)
+    def _turn(self) -> tuple[Ending | None, int]:
+        """Do one trial; return why there is none, or how many trials of other processes are waited for."""
+        with self._lock:
+            for number, lost in retry_stale_trials(self.study):
+                self.observer.retried(number, lost)
             trials = self.study.get_trials(deepcopy=False)
             running = sum(trial.state == TrialState.RUNNING for trial in trials)
-            done = len(words.settled(trials))
-            if done >= self._budget():
+            done, wanted = len(settled(trials)), budget(self.study)  # others may have raised it
+            if done >= wanted:
                 return "budget", 0
-            if done + running < self._budget() and self._has_more(trials):
-                self._one(trials)
+            if done + running < wanted and self._has_more(trials):
+                self._do_next(trials)  # releases the lock once the trial has its values
                 return None, 0
-        finally:
-            self._lock.release()
-        if not running:
-            return "exhausted", 0
-        if running != waiting:
-            self.watcher.waits(running)
-        time.sleep(POLL_SECONDS)
-        return None, running
-
-    def _budget(self) -> int:
-        return budget(self.study)  # others may have raised it
+        return (None, running) if running else ("exhausted", 0)
 
     def _has_more(self, trials: list[FrozenTrial]) -> bool:
-        """Tell whether a trial is left to begin; one is queued where chance would hardly find the last points."""
+        """Return whether a trial is left to begin; queue one where chance would hardly find the last points."""
         if any(trial.state == TrialState.WAITING for trial in trials):
             return True
-        if self.plan.sampler == "grid":
+        if self.config.sampler == "grid":
             return False
         if self._points is None:
             return True
-        left = sampling.untried(self._points, [words.fixed(trial) for trial in trials])
-        if left and trials and words.SAME_AS in trials[-1].user_attrs:
-            self.study.enqueue_trial(sampling.any_of(left, len(trials)))
+        left = samplers.untried(self._points, [values_of(trial) for trial in trials])
+        if left and trials and SAME_AS in trials[-1].user_attrs:
+            self.study.enqueue_trial(samplers.random_point(left, len(trials)))
         return bool(left)
 
-    def _one(self, trials: list[FrozenTrial]) -> None:
-        """Do the next trial; the lock is let go as soon as it has its values."""
-        # A sampler that has just asked for what is known already would ask for it again.
-        stuck = bool(trials) and words.SAME_AS in trials[-1].user_attrs
-        plan = replace(self.plan, sampler="random") if stuck else self.plan
-        self.study.sampler = sampling.sampler(plan, self._space, len(trials))
+    def _do_next(self, trials: list[FrozenTrial]) -> None:
+        # A sampler that has just suggested known values would suggest them again.
+        stuck = bool(trials) and SAME_AS in trials[-1].user_attrs
+        config = self.config.model_copy(update={"sampler": "random"}) if stuck else self.config
+        self.study.sampler = samplers.make_sampler(config, self._space, len(trials))
         self._current = None
         try:
-            # `optimize`, because the heartbeat lives in it alone.
-            self.study.optimize(self._attempt, n_trials=1, catch=(TrialFailed, _Copy))
+            # `optimize` rather than `ask` and `tell`: it alone sends heartbeats.
+            self.study.optimize(self._attempt, n_trials=1, catch=(TrialFailed, _Duplicate))
         except (UpdateFinishedTrialError, AssertionError):
             if not self._was_taken():  # Optuna asserts that nobody else tells how a trial ended
                 raise
-            self.watcher.warned(f"trial {self._current} was silent for so long that another worker repeats it")
+            self.observer.warned(f"trial {self._current} was silent for so long that another worker repeats it")
             return
         except BaseException:
-            self._leave()
+            if self._current is not None:  # give the trial back: whoever goes on with the study repeats it
+                with suppress(ValueError, SQLAlchemyError, StorageInternalError):
+                    self.study.tell(self._current, state=TrialState.FAIL, skip_if_finished=True)
             raise
-        self._tell()
+        self._report()
 
     def _attempt(self, trial: optuna.Trial) -> float:
         self._current = trial.number
         try:
-            lost.sign(trial)
-            self._choose(trial)
+            sign(trial)
+            self._choose_values(trial)
         finally:
             self._lock.release()
-        self.watcher.trial_began(trial.number, trial.params, self._budget())
+        self.observer.trial_began(trial.number, trial.params, budget(self.study))
         try:
             return self.objective(trial)
         except optuna.TrialPruned:
             raise
         except TrialFailed as failed:
-            trial.set_user_attr(words.REASON, str(failed))
+            trial.set_user_attr(REASON, str(failed))
             raise
         except BaseException:
             with suppress(SQLAlchemyError, StorageInternalError, UpdateFinishedTrialError):
-                trial.set_user_attr(words.INTERRUPTED, True)
+                trial.set_user_attr(INTERRUPTED, True)
             raise
 
-    def _choose(self, trial: optuna.Trial) -> None:
+    def _choose_values(self, trial: optuna.Trial) -> None:
         """Give a trial its values; one that another had already is not run."""
-        own = words.OWN in trial.user_attrs
-        held = sampling.own_values(self.plan.knobs) if own else self._space
+        own = OWN in trial.user_attrs
+        held = samplers.own_values(self.config.parameters) if own else self._space
         for name, distribution in self._space.items():
             if name in held:
-                sampling.suggest(trial, name, distribution)
-        for other in () if own else words.taken(self.study.get_trials(deepcopy=False), trial.number):
-            if sampling.same(other.params, trial.params):
-                trial.set_user_attr(words.SAME_AS, other.number)
-                raise _Copy
+                samplers.suggest(trial, name, distribution)
+        if own:
+            return
+        for other in self.study.get_trials(deepcopy=False):
+            counts = state(other) is not None or (other.state == TrialState.RUNNING and other.number != trial.number)
+            if counts and samplers.is_same_point(other.params, trial.params):
+                trial.set_user_attr(SAME_AS, other.number)
+                raise _Duplicate
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         trials = self.study.get_trials(deepcopy=False)
-        trial = next(t for t in trials if t.number == self._current)
-        if words.state(trial) is None:
+        frozen = next(trial for trial in trials if trial.number == self._current)
+        trial = read_trial(frozen)
+        if trial is None:
             return
         self.ran += 1
-        ended = words.ended(trial, trials)
-        self._failures = self._failures + 1 if ended.state == "failed" else 0
-        self._last_reason = ended.reason
-        self.watcher.trial_ended(ended)
+        self._failures = self._failures + 1 if trial.state == "failed" else 0
+        self._last_reason = trial.reason
+        self.observer.trial_ended(trial, is_best_so_far(frozen, trials))
 
     def _any_complete(self) -> bool:
-        return any(t.state == TrialState.COMPLETE for t in self.study.get_trials(deepcopy=False))
+        return any(trial.state == TrialState.COMPLETE for trial in self.study.get_trials(deepcopy=False))
 
     def _was_taken(self) -> bool:
-        """Tell whether another worker has failed the trial at work meanwhile."""
-        found = [t for t in self.study.get_trials(deepcopy=False) if t.number == self._current]
-        return any(t.state == TrialState.FAIL and words.INTERRUPTED not in t.user_attrs for t in found)
-
-    def _leave(self) -> None:
-        """Give the trial at work back: whoever goes on with the study repeats it."""
-        if self._current is not None:
-            with suppress(ValueError, SQLAlchemyError, StorageInternalError):
-                self.study.tell(self._current, state=TrialState.FAIL, skip_if_finished=True)
+        """Return whether another worker has failed the current trial meanwhile."""
+        found = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number == self._current]
+        return any(trial.state == TrialState.FAIL and INTERRUPTED not in trial.user_attrs for trial in found)
 
 
-POLL_SECONDS_processes = 0.5
-LEAVE_SECONDS = 30.0
-"""How long a worker that is asked to end may take to give its trial back."""
-_TOLD_LINES = 8
-
-
-@dataclass(frozen=True)
-class _Started:
-    process: subprocess.Popen[bytes]
-    log: Path
-
-
-class Crew:
+class WorkerProcesses:
     """The workers of one command.
 
     Args:
-        plan: What each is to do.
+        config: Of the search.
         devices: One for each worker.
         parent: The search's run in the tracking store.
-        watcher: Is told of every trial of this machine's workers as it ends.
+        observer: Of every trial of this machine's workers as it ends.
     """
 
-    def __init__(self, plan: Plan, devices: Sequence[str], parent: str | None, watcher: Watcher) -> None:
-        self.plan = plan
-        self.watcher = watcher
+    def __init__(
+        self, config: SearchConfig, devices: Sequence[str], parent: str | None, observer: SearchObserver
+    ) -> None:
+        self.config = config
+        self.observer = observer
         self.ran = 0
         self._devices = devices
         self._parent = parent
-        self._workers: list[_Started] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def work(self, study: optuna.Study) -> None:
         """Start the workers and wait for them.
@@ -252,27 +301,27 @@ class Crew:
         Raises:
             CseError: None of them came to its end.
         """
-        seen = {t.number for t in words.settled(study.get_trials(deepcopy=False))}
+        seen = {trial.number for trial in settled(study.get_trials(deepcopy=False))}
         try:
             for number, device in enumerate(self._devices):
-                self._workers.append(self._start(number, device))
-            while any(worker.process.poll() is None for worker in self._workers):
-                self._tell(study, seen)
-                time.sleep(POLL_SECONDS_processes)
-            self._tell(study, seen)
+                self._processes.append(self._start(number, device))
+            while any(process.poll() is None for process in self._processes):
+                self._report(study, seen)
+                time.sleep(POLL_SECONDS / 2)
+            self._report(study, seen)
         except BaseException:
             self._end()
             raise
-        self._report()
+        self._check_codes()
 
-    def _start(self, number: int, device: str) -> _Started:
-        plan = replace(self.plan, device=device, workers=1, join=True, trials=None)
-        log = home() / "tuning" / f"{self.plan.name}-worker-{number}.log"
+    def _start(self, number: int, device: str) -> subprocess.Popen[bytes]:
+        here = {"device": device, "workers": 1, "join": True, "trials": None}
+        log = self._log(number)
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as file:
             # A session of its own: Ctrl-C reaches this process alone, which asks each worker once to end.
             process = subprocess.Popen(
-                [sys.executable, "-m", "cse_cli.tuning", self._parent or ""],
+                [sys.executable, "-m", "cse_cli.tuning.workers", self._parent or ""],
                 env=environment(len(self._devices), device),
                 stdin=subprocess.PIPE,
                 stdout=file,
@@ -282,39 +331,76 @@ class Crew:
         if process.stdin is not None:
             # Not on the command line: other users may read that, and the address has a password.
             with suppress(BrokenPipeError), process.stdin as pipe:
-                pipe.write(plan.to_json().encode())
-        return _Started(process, log)
+                pipe.write(self.config.model_copy(update=here).model_dump_json().encode())
+        return process
 
-    def _tell(self, study: optuna.Study, seen: set[int]) -> None:
+    def _log(self, number: int | str) -> Path:
+        return folder() / f"{self.config.name}-worker-{number}.log"
+
+    def _report(self, study: optuna.Study, seen: set[int]) -> None:
         trials = study.get_trials(deepcopy=False)
-        for trial in words.settled(trials):
-            if trial.number not in seen:
+        for frozen in settled(trials):
+            trial = read_trial(frozen)
+            if trial is not None and trial.number not in seen:
                 seen.add(trial.number)
                 self.ran += 1
-                self.watcher.trial_ended(words.ended(trial, trials))
+                self.observer.trial_ended(trial, is_best_so_far(frozen, trials))
 
     def _end(self) -> None:
-        for worker in self._workers:
-            worker.process.terminate()
+        for process in self._processes:
+            process.terminate()
         until = time.monotonic() + LEAVE_SECONDS
-        for worker in self._workers:
+        for process in self._processes:
             try:
-                worker.process.wait(max(0.1, until - time.monotonic()))
+                process.wait(max(0.1, until - time.monotonic()))
             except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
+                process.kill()
+                process.wait()
 
-    def _report(self) -> None:
-        failed = [worker for worker in self._workers if worker.process.returncode != 0]
-        for worker in failed:
-            self.watcher.warned(f"a worker ended with code {worker.process.returncode}:\n{_end_of(worker.log)}")
-        if failed and len(failed) == len(self._workers):
-            raise CseError(
-                "no worker came to its end: " + _end_of(failed[0].log),
-                f"the study is kept; their logs are {self._workers[0].log.parent}/{self.plan.name}-worker-*.log",
-            )
+    def _check_codes(self) -> None:
+        """Warn of workers that failed; raise where all did."""
+        ends = {
+            number: "\n".join(self._log(number).read_text("utf-8", "replace").strip().split("\n")[-_LOG_LINES:])
+            for number, process in enumerate(self._processes)
+            if process.returncode != 0
+        }
+        for number, end in ends.items():
+            self.observer.warned(f"a worker ended with code {self._processes[number].returncode}:\n{end}")
+        if ends and len(ends) == len(self._processes):
+            raise CseError(f"no worker came to its end: {ends[0]}", f"the study is kept; their logs: {self._log('*')}")
 
 
-def _end_of(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")
-    return "\n".join(lines[-_TOLD_LINES:])
+def work(study: optuna.Study, config: SearchConfig, parent: str | None, observer: SearchObserver) -> tuple[int, Ending]:
+    """Do this process's share of a study; return how many trials came to their end, and why no more.
+
+    Args:
+        study: As `open_study` returns it.
+        config: Of the search.
+        parent: The search's run in the tracking store.
+        observer: Of everything.
+    """
+    recipe = config.load_base().recipe
+    study.pruner = samplers.make_pruner(config, recipe.train.steps, recipe.train.evaluate_every)
+    objective = RecipeObjective(config, config.seeds_of(recipe), parent, observer)
+    worker = Worker(study, config, objective, observer)
+    ending = worker.work()
+    return worker.ran, ending
+
+
+def main() -> int:
+    """Do the share of a worker process; return the exit code."""
+    end_with_parent()
+    try:
+        with tracking.ending(tracking.NullTracker()):  # nothing to record here; a signal ends the process in order
+            config = SearchConfig.model_validate_json(sys.stdin.read())
+            work(open_study(config), config, sys.argv[1] or None, LogObserver())
+    except CseError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

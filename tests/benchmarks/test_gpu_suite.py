@@ -27,7 +27,7 @@ def suite(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> sub
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_the_small_mode_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The quick parts; the others are the benchmark of training steps and its memory, which has tests of its own."""
     monkeypatch.setenv("ONLY", " ".join(QUICK[1:]))
@@ -43,7 +43,7 @@ def test_the_small_mode_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert all(f"## {name}" in page for name in QUICK)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_part_without_time_does_not_lose_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOTAL", "4")
     done = suite(tmp_path, monkeypatch, "--small")
@@ -54,6 +54,7 @@ def test_a_part_without_time_does_not_lose_the_others(tmp_path: Path, monkeypatc
     assert set(found["parts"]) == set(PARTS)
 
 
+@pytest.mark.process
 def test_an_interpreter_without_torch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHON", "/bin/false")
     command = ["bash", str(ROOT / "benchmarks" / "gpu_suite.sh"), "--small", str(tmp_path)]

@@ -43,7 +43,7 @@ def test_a_plain_loop_has_our_losses(setting: Setting) -> None:
 
 
 @needs_peer
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("peer", ["sbert", "shipped"])
 def test_sentence_transformers_has_our_losses(setting: Setting, peer: str) -> None:
     assert agreement.compare(setting, 2, [peer]).largest <= 1e-6
@@ -99,6 +99,7 @@ def test_the_work_of_a_product_is_counted() -> None:
     assert counted(lambda: left @ right) == pytest.approx(2 * 10 * 20 * 30 / 1e9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("recipe", ["simcse_en", "focal_infonce_en", "ifcl_en", "mocose_en", "conisi_s_en"])
 def test_every_recipe_of_the_table_takes_steps(setting: Setting, recipe: str) -> None:
     one = Ours(setting, recipe)
@@ -115,7 +116,7 @@ def test_generated_sentences_are_as_long_as_asked() -> None:
     assert len(set(made)) > 1900
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_whole_run_writes_both_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TQDM_DISABLE", "1")  # it sets this itself, for good
     page = tmp_path / "page.md"
@@ -135,7 +136,7 @@ def test_a_whole_run_writes_both_documents(tmp_path: Path, monkeypatch: pytest.M
     assert "| plain loop |" in text
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_memory_is_that_of_a_new_process(setting: Setting) -> None:
     held = bytearray(2**30)  # of this process, which getrusage would count as the other's too
     found = memory.of("ours", setting)

@@ -11,7 +11,6 @@ import typer
 from typer.testing import CliRunner
 
 from cse_cli import doctor, tracking
-from cse_cli import doctor as command
 from cse_cli.core import environment
 from registry import hub
 from tests.cse_cli.tracking.stores import fresh_store
@@ -76,7 +75,7 @@ def test_a_check_that_fails_does_not_end_the_others(monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def app() -> typer.Typer:
     app = typer.Typer()
-    command.add(app)
+    app.command("doctor")(doctor.doctor)
     app.command("other")(lambda: None)
     return app
 

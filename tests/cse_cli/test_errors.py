@@ -14,10 +14,6 @@ from tests.cse_cli.recipe.broken_recipes import BROKEN, Broken
 from tests.cse_cli.runs.running import cse
 
 
-def test_there_are_fifty_kinds():
-    assert len({broken.name for broken in BROKEN}) == len(BROKEN) >= 50
-
-
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: b.name)
 def test_broken_recipe(broken: Broken, folder: Path, home: Path, capsys):
     (folder / "broken.toml").write_text(broken.text, encoding="utf-8")
@@ -114,6 +110,7 @@ def test_byte_order_mark_is_no_mistake(folder):
     assert load("bom.toml").recipe.train.seed == 3
 
 
+@pytest.mark.process
 def test_in_a_process_of_its_own(folder, home):
     (folder / "broken.toml").write_text('extends = "simcse_en"\n[train]\nseed = -1\n')
     command = [sys.executable, "-m", "cse_cli", "run", "broken.toml"]

@@ -10,7 +10,7 @@ import torch
 from benchmarks.gpu import equality
 from tests.shrunken import Small
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
 
 
 @pytest.fixture(scope="module")
@@ -19,15 +19,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Small:
     return equality.parts(tmp_path_factory.mktemp("equality"))
 
 
-@needs_gpu
-@pytest.mark.slow
 @pytest.mark.parametrize("recipe", equality.recipes())
 def test_first_ten_losses_on_a_gpu(recipe: str, plain: Small) -> None:
     found = equality.compared(recipe, plain, "cuda")
     assert found["holds"], found
 
 
-@needs_gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_tiny_training_on_a_gpu_ends_with_finite_losses(precision: str, tmp_path: Path) -> None:
     from benchmarks.training import material

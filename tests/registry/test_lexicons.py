@@ -34,6 +34,7 @@ def test_reads_what_the_pointers_say(tmp_path):
     assert installed(write_wordnet(tmp_path)) == HAND
 
 
+@pytest.mark.process
 def test_writes_the_table_that_is_shipped(tmp_path):
     command = [sys.executable, "-m", "registry.lexicons.wordnet", str(write_wordnet(tmp_path))]
     out = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout

@@ -354,6 +354,7 @@ def test_translators_have_all_their_files(fake_hub):
     assert "translation_en_to_de" in load_config("t5-base").task_specific_params
 
 
+@pytest.mark.process
 def test_importing_checkpoints_is_light(run_python):
     out = run_python("import sys, registry.models; print(sorted({'torch', 'transformers'} & set(sys.modules)))")
     assert out.strip() == "[]"

@@ -11,72 +11,6 @@ from registry.errors import UnknownNameError
 from registry.papers import PaperTables, Row, Table
 
 
-def test_ifcl_has_its_six_tables_in_printed_order():
-    tables = papers.load("ifcl").tables
-    assert {name: table.number for name, table in tables.items()} == {
-        "sts_en": 1, "ablation": 2, "chinese": 3, "mutual_information": 4, "queue_length": 5, "hyper_parameters": 6,
-    }  # fmt: skip
-    assert [len(table.rows) for table in tables.values()] == [16, 6, 5, 3, 5, 10]
-
-
-@pytest.mark.parametrize(
-    ("key", "tables", "rows"),
-    [
-        (
-            "mocose",
-            {"sts": 1, "transfer": 2, "ema_decay": 3, "head_layers": 4, "augmentation": 5, "width": 6, "batch_size": 6,
-             "queue": 7, "queue_age": 8, "fgsm_epsilon": 9, "queue_parts": None},
-            [14, 9, 1, 12, 6, 5, 4, 22, 1, 1, 5],
-        ),
-        (
-            "focal_infonce",
-            {"hyper_parameters": 1, "sts": 2, "alignment": 3, "temperature": 4, "margin": 5, "released": None},
-            [4, 15, 6, 4, 4, 4],
-        ),
-        (
-            "conisi",
-            {"samples": 1, "data_sizes": 2, "hyper_parameters": 3, "sts": 4, "ablation": 5, "sentence_construction": 6,
-             "lambda": 7},
-            [3, 4, 3, 19, 4, 8, 1],
-        ),
-    ],
-)  # fmt: skip
-def test_the_other_papers_have_their_tables_in_printed_order(key, tables, rows):
-    found = papers.load(key).tables
-    assert list({name: table.number for name, table in found.items()}.items()) == list(tables.items())
-    assert [len(table.rows) for table in found.values()] == rows
-
-
-@pytest.mark.parametrize(
-    ("key", "table", "row", "column", "value"),
-    [
-        ("mocose", "sts", "MoCoSE", "Avg", 77.27),
-        ("mocose", "sts", "MoCoSE-BERT", "STS12", 74.50),
-        ("mocose", "transfer", "MoCoSE", "TREC", 84.06),
-        ("mocose", "ema_decay", "Avg", "0.85", 76.49),
-        ("mocose", "head_layers", "Proj. 1, Pred. 2", "Corr.", 76.89),
-        ("mocose", "head_layers", "Proj. 3, Pred. 1", "Corr.", 31.51),
-        ("mocose", "augmentation", "+ Token drop (prob=0.1)", "Avg", 41.32),
-        ("mocose", "width", "Dim 2048", "Avg", 77.03),
-        ("mocose", "batch_size", "Size 32", "Avg", 73.86),
-        ("mocose", "queue", "Queue 512, Initial 128", "Avg", 77.30),
-        ("mocose", "queue", "Queue 4096, Initial 2048", "Avg", 38.74),
-        ("mocose", "queue_age", "Avg", "oldest", 76.04),
-        ("mocose", "fgsm_epsilon", "Avg", "No", 76.26),
-        ("focal_infonce", "sts", "SimCSE-RoBERTa-large + Focal", "STS15", 85.10),
-        ("focal_infonce", "alignment", "DCLR + Focal", "UNIF", -2.366),
-        ("focal_infonce", "temperature", "tau=0.07", "BERT large", 80.43),
-        ("focal_infonce", "margin", "m=0.4", "RoBERTa-base SICK-R", 64.21),
-        ("conisi", "sts", "ConIsI-s-BERT-large", "SICK-R", 74.78),
-        ("conisi", "ablation", "w/o fine-grained classification loss", "to SimCSE", 0.75),
-        ("conisi", "sentence_construction", "ConIsI-o1 RoBERTa-base", "Avg", 78.35),
-        ("conisi", "lambda", "Avg", "0.8", 78.30),
-    ],
-)
-def test_cells_of_the_other_papers_are_as_printed(key, table, row, column, value):
-    assert papers.load(key).tables[table].values(row)[column] == value
-
-
 def test_rows_that_several_papers_print_are_the_same_numbers():
     """Baselines are copied from SimCSE by all four; Focal-InfoNCE ran SimCSE itself again, and says so."""
     printed = {}
@@ -96,24 +30,6 @@ def test_standard_deviations_are_kept():
     assert rows["SimCSE-BERT-base + Focal"].spreads == (0.08, 0.50, 0.15, 0.23, 0.40, 0.37, 0.10, 0.08)
     assert rows["SimCSE-BERT-base"].spreads == (None,) * 8
     assert [name for name, row in rows.items() if row.std] == [name for name in rows if name.endswith("+ Focal")]
-
-
-@pytest.mark.parametrize(
-    ("table", "row", "column", "value"),
-    [
-        ("sts_en", "IFCL-BERT base", "Avg", 77.80),
-        ("sts_en", "SimCSE-BERT base", "STS-B", 76.85),
-        ("sts_en", "IFCL-BERT large", "SICK-R", 76.30),
-        ("ablation", "w/o TL", "STS-B", 78.65),
-        ("chinese", "BERT-whitening (C-STS-B)", "SimCLUE", None),
-        ("chinese", "IFCL-BERT (CnData)", "SimCLUE", 44.42),
-        ("mutual_information", "SimCSE", "MI(h,h-)", None),
-        ("queue_length", "M=416", "C-STS-B", 70.60),
-        ("hyper_parameters", "learning rate", "CnData", 1e-5),
-    ],
-)
-def test_cells_are_as_printed(table, row, column, value):
-    assert papers.load("ifcl").tables[table].values(row)[column] == value
 
 
 def test_cells_keep_the_printed_digits():
@@ -290,6 +206,7 @@ def test_a_paper_needs_a_table():
         PaperTables(key="k", short="K", citation="", url="", tables={})
 
 
+@pytest.mark.process
 def test_loading_is_light():
     code = "import sys; from registry import papers; papers.load('ifcl'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -26,19 +26,6 @@ def test_the_fifty_seeds_of_simcse():
     assert sum(value >= 76.25 for value in first.values) == 5
 
 
-@pytest.mark.parametrize(
-    ("recipe", "mean", "low", "high"),
-    [
-        ("simcse_en_large", 74.95, 70.31, 77.28),
-        ("simcse_en_roberta", 74.60, 74.17, 75.14),
-        ("simcse_en_roberta_large", 76.71, 75.64, 77.69),
-    ],
-)
-def test_the_other_encoders_of_the_same_fifty_seeds(recipe, mean, low, high):
-    found = papers.distribution(recipe)
-    assert (found.n, found.mean, found.low, found.high) == (50, mean, low, high)
-
-
 @pytest.mark.parametrize("recipe", ["simcse_en", "simcse_en_large", "simcse_en_roberta", "simcse_en_roberta_large"])
 def test_means_of_the_single_sets_make_the_mean_average(recipe):
     sets = [papers.distribution(recipe, name) for name in STS]
@@ -78,19 +65,6 @@ def test_a_crooked_reproduction_is_refused(changes, message):
         Reproduction(**{**right, "values": (74.0, 76.0), **changes})
 
 
-def test_the_field_has_113_rows_over_four_encoders():
-    rows = papers.field_rows()
-    of = {
-        encoder: [row for row in rows if row.encoder == encoder] for encoder in dict.fromkeys(r.encoder for r in rows)
-    }
-    assert {encoder: len(found) for encoder, found in of.items()} == {
-        "BERT-base": 41, "BERT-large": 22, "RoBERTa-base": 29, "RoBERTa-large": 21,
-    }  # fmt: skip
-    best = max(of["BERT-base"], key=lambda row: row.avg)
-    assert (best.method, best.avg) == ("RankCSE_listMLE", 80.36)
-    assert all(tuple(row.cells) == STS for row in papers.field_rows())
-
-
 def test_exactly_eight_listed_averages_are_not_the_mean_of_their_row():
     wrong = set()
     for row in papers.field_rows():
@@ -128,6 +102,7 @@ def test_the_list_says_where_it_comes_from():
     assert "Doragd/Awesome-Sentence-Embedding @ e0c8e45" in listed
 
 
+@pytest.mark.process
 def test_all_of_it_is_light():
     code = (
         "import sys; from registry import papers; papers.reproductions(); papers.field_rows(); "

@@ -1,9 +1,14 @@
 """Finished results as a leaderboard gets them."""
 
+import io
+import sys
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 
-from cse_cli.analysis.leaderboard import Asked, Found, blocks
-from cse_cli.analysis.leaderboard_view import FORMATS
+from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_tables, score_tables
+from cse_cli.analysis.leaderboard_view import WRITERS, print_tables
+from cse_cli.analysis.paper_tables import paper_table
+from cse_cli.analysis.runs import configurations
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, Versions
 
 IFCL = PaperRow(key="ifcl", table="sts_en", row="IFCL-BERT base")
@@ -46,9 +51,29 @@ def current(result):
     return "current"
 
 
-def tables(results, judge=current, **asked):
-    return blocks(Found(results, {}, judge), Asked(**asked))
+def tables(results, status_of=current, **query):
+    return score_tables(FinishedRuns(results, {}, status_of), LeaderboardQuery(**query))
 
 
-def written(form, results, judge=current, **asked):
-    return FORMATS[form](tables(results, judge, **asked))
+def rows(results, status_of=current, paper=None, table=None):
+    """Return the rows of the papers' tables in which a run stands; of one table's even where none does."""
+    ran = configurations(results, status_of)
+    found = [paper_table(*address, ran) for address in find_tables(paper, table)]
+    return [row for shown, has_runs in found if has_runs or table for row in shown.rows]
+
+
+def printed(shown):
+    """Return what a terminal, or a pipe, gets of tables."""
+    out = io.StringIO()
+    out.isatty = sys.stdout.isatty
+    with redirect_stdout(out):
+        print_tables(shown)
+    return out.getvalue()
+
+
+def write(form, shown):
+    return printed(shown) if form == "table" else WRITERS[form](shown)
+
+
+def written(form, results, status_of=current, **query):
+    return write(form, tables(results, status_of, **query))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from cse_cli.analysis.leaderboard_formats import Text
-from cse_cli.analysis.pages import Code, Facts, Page, Picture, Remarks, Row, Section, Table, Words
+from cse_cli.analysis.pages import Code, Facts, Page, Picture, Remarks, Section, Words
+from cse_cli.core.tables import Cell, Row, Table
 
 EVIL = 'a|b <script>alert("x")</script> *c* `d` [e](f) _g_ $h$ snake_case &lt;'
 SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="237.6pt" height="100pt"></svg>'
 
 
 def page() -> Page:
-    table = Table(EVIL, ("n", EVIL), (Row(EVIL, (Text("3"), Text(EVIL, strong=True)), ours=True),), (EVIL,))
+    table = Table(EVIL, ("n", EVIL), (Row(EVIL, (Cell("3"), Cell(EVIL, strong=True)), "ours"),), (EVIL,))
     parts = (
         Words(EVIL),
         Remarks((EVIL, "1. one", "- two")),
-        Facts((("name", EVIL),)),
+        Facts({"name": EVIL}),
         Code(f"x = 1\n```\n{EVIL}", "toml", folded=EVIL),
         Code("cse run x", "console"),
         table,

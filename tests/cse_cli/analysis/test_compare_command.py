@@ -123,6 +123,7 @@ def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
     assert any(note.startswith("B: its recipe is found no more: those of 2026-11-21") for note in found["notes"])
 
 
+@pytest.mark.exhaustive
 def test_each_with_the_first_or_every_two(capsys):
     two()
     for seed in range(3):
@@ -163,6 +164,7 @@ def test_metrics_by_name(capsys):
     assert [one["metric"] for one in found["comparisons"][0]["metrics"]] == ["stsb.spearman", "avg"]
 
 
+@pytest.mark.exhaustive
 def test_the_same_every_time(capsys):
     two()
     assert document(capsys, A, B) == document(capsys, A, B)

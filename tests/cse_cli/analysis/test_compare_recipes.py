@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cse_cli.analysis.compare import changes
+from cse_cli.analysis.runs import recipe_changes
 from cse_cli.recipe.load import load
 
 
 def keys(*recipes):
-    return {change.key: change.values for change in changes(recipes)}
+    return {change.key: change.values for change in recipe_changes(recipes)}
 
 
 def shipped(name: str, *overrides: str):

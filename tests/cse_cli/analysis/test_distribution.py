@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.analysis.reproductions import place, told
+from cse_cli.analysis.reproductions import compare_with_reproductions, position
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.load import load
 from cse_cli.runs.view import print_results
@@ -46,25 +46,25 @@ TWENTY = tuple(float(value) for value in range(1, 21))
     ],
 )
 def test_a_place_among_values(value, words):
-    assert place(value, known(TWENTY)) == words
+    assert position(value, known(TWENTY)) == words
 
 
 @pytest.mark.parametrize(
     ("value", "words"), [(0.9, "below all 20"), (1.0, "within their range"), (20.5, "above all 20")]
 )
 def test_without_values_the_range_alone_is_told(value, words):
-    assert place(value, known()) == words
+    assert position(value, known()) == words
 
 
 def test_few_runs_are_counted():
     few = known((1.0, 2.0, 3.0), low=1.0, high=3.0, mean=2.0, n=3)
-    assert place(2.5, few) == "above 2 of 3"
+    assert position(2.5, few) == "above 2 of 3"
 
 
 def test_each_seed_of_the_unchanged_recipe_is_placed():
     values = papers.distribution("simcse_en").values
     below = sum(value < 75.41 for value in values)
-    assert told([run(3, 0.3), run(0)]) == [
+    assert compare_with_reproductions([run(3, 0.3), run(0)]) == [
         "50 independent runs of SimCSE, unsupervised, BERT base: avg 73.16 to 76.70, mean 75.11 ± 0.84 "
         "(hppRC/simple-simcse)",
         "seed 0: avg 75.11, 50th percentile; every task within its range",
@@ -74,24 +74,24 @@ def test_each_seed_of_the_unchanged_recipe_is_placed():
 
 def test_tasks_outside_their_range_are_named():
     scores = {**{task: {"spearman": value} for task, value in MEANS.items()}, "sickr": {"spearman": 72.004}}
-    (_, line) = told([run(1, scores=scores)])
+    (_, line) = compare_with_reproductions([run(1, scores=scores)])
     assert line == "seed 1: avg 75.34, 58th percentile; sickr 72.00, above all 50"  # 29 of 50 are lower
 
 
 def test_a_recipe_that_lacks_a_task_has_no_average():
     scores = {"stsb": {"spearman": 73.0}}
-    assert told([run(1, scores=scores)])[1:] == ["seed 1: stsb 73.00, below all 50"]
-    assert told([run(1, scores={"other": {"spearman": 73.0}})]) == []
+    assert compare_with_reproductions([run(1, scores=scores)])[1:] == ["seed 1: stsb 73.00, below all 50"]
+    assert compare_with_reproductions([run(1, scores={"other": {"spearman": 73.0}})]) == []
 
 
 def test_notes_say_how_their_runs_differ():
-    assert "STS-B dev looked at every 250 steps" in told([run(0)], notes=True)[0]
+    assert "STS-B dev looked at every 250 steps" in compare_with_reproductions([run(0)], notes=True)[0]
 
 
 def test_changed_settings_say_nothing():
     changed = load("simcse_en", ["train.batch_size=32"]).recipe.hash()
-    assert told([run(0, recipe_hash=changed)]) == []
-    assert told([run(0, recipe="mini/simcse_en")]) == []
+    assert compare_with_reproductions([run(0, recipe_hash=changed)]) == []
+    assert compare_with_reproductions([run(0, recipe="mini/simcse_en")]) == []
 
 
 def test_a_file_of_the_same_name_is_not_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -100,14 +100,14 @@ def test_a_file_of_the_same_name_is_not_the_recipe(tmp_path: Path, monkeypatch: 
     mine.write_text('extends = "simcse_en"\n[train]\nbatch_size = 32\n')
     shipped = run(1)
     monkeypatch.chdir(tmp_path)
-    assert told([run(0, recipe_hash=load("simcse_en").recipe.hash())]) == []
-    assert len(told([shipped])) == 2
+    assert compare_with_reproductions([run(0, recipe_hash=load("simcse_en").recipe.hash())]) == []
+    assert len(compare_with_reproductions([shipped])) == 2
 
 
 def test_a_single_run_is_no_distribution():
     assert papers.distribution("bert_avg_en_block").n == 1
     own = load("bert_avg_en_block").recipe.hash()
-    assert told([run(0, recipe="bert_avg_en_block", recipe_hash=own)]) == []
+    assert compare_with_reproductions([run(0, recipe="bert_avg_en_block", recipe_hash=own)]) == []
 
 
 def test_it_stands_below_the_table(capsys):

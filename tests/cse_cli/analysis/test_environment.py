@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from cse_cli.analysis.pages import Words
-from cse_cli.analysis.reproduce import data
+from cse_cli.analysis.reproduce import data_section
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,6 @@ from cse_cli.analysis.reproduce import data
     ],
 )
 def test_other_data_under_one_name_are_told(digests, told):
-    section = data([SimpleNamespace(fingerprints={"stsb/dev": digest} if digest else {}) for digest in digests])
+    section = data_section([SimpleNamespace(fingerprints={"stsb/dev": digest} if digest else {}) for digest in digests])
     words = [part.text for part in section.parts if isinstance(part, Words)]
     assert any("did not all read the same" in text for text in words) == told

@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cse_cli.analysis import leaderboard
-from cse_cli.analysis.leaderboard import check_names, rows
+from cse_cli.analysis.leaderboard import find_tables
+from cse_cli.analysis.runs import recipe_status
 from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from registry import EVALUATORS, papers
 from registry.errors import UnknownNameError
 from registry.papers import AVERAGE
-from tests.cse_cli.analysis.leaderboard_runs import current, mini, result
+from tests.cse_cli.analysis.leaderboard_runs import current, mini, result, rows, tables
 
 
 def ours(lines, table="sts_en"):
@@ -121,7 +121,8 @@ def test_test_selected_runs_are_marked_and_never_significant():
 
 
 def test_a_mini_recipe_stands_beside_no_paper_but_below_its_untrained_encoder():
-    lines = rows([mini(0, 60.0), mini(1, 62.0)], current)
+    (table,) = tables([mini(0, 60.0), mini(1, 62.0)])
+    lines = table.rows
     assert [(row.source, row.paper) for row in lines] == [("untrained", None), ("ours", None)]
     assert lines[0].scores["dev"].mean == 45.0
     assert lines[1].scores["dev"].difference == pytest.approx(16.0)
@@ -129,16 +130,16 @@ def test_a_mini_recipe_stands_beside_no_paper_but_below_its_untrained_encoder():
 
 def test_gains_over_the_untrained_encoder_are_compared_seed_by_seed():
     steady = [mini(seed, 60.0 + seed, 50.0 + seed) for seed in range(3)]
-    lines = rows(steady, current)
-    assert lines[1].scores["dev"].significant
+    assert tables(steady)[0].rows[1].scores["dev"].significant
     noisy = [mini(seed, 50.0 + change, 50.0) for seed, change in enumerate((-1.0, 0.0, 2.0))]
-    assert not rows(noisy, current)[1].scores["dev"].significant
+    assert not tables(noisy)[0].rows[1].scores["dev"].significant
 
 
 def test_without_an_untrained_score_there_is_no_difference():
-    (row,) = rows([result(paper=None, recipe="own", untrained={})], current)
-    assert row.scores["sts12"].difference is None
-    assert row.scores["avg"].mean == 70.0
+    (table,) = tables([result(paper=None, recipe="own", untrained={})])
+    (row,) = [row for row in table.rows if row.source == "ours"]
+    assert row.scores["STS12"].difference is None
+    assert row.scores["Avg."].mean == 70.0
 
 
 def test_every_evaluator_reports_its_own_metric_first():
@@ -179,26 +180,27 @@ def test_every_recipe_with_a_paper_row_is_named_by_that_row():
 
 @pytest.mark.parametrize("table", ["sts_en", "queue_length"])
 def test_known_names_pass(table):
-    check_names("ifcl", table)
+    find_tables("ifcl", table)
 
 
 def test_unknown_names_suggest_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean 'sts_en'"):
-        check_names(None, "sts_eng")
+        find_tables(None, "sts_eng")
     with pytest.raises(UnknownNameError, match="Did you mean 'ifcl'"):
-        check_names("iflc", None)
+        find_tables("iflc", None)
 
 
-def test_standing():
+def test_status_of_a_recipe():
     recipe = load("ifcl_en").recipe
-    assert leaderboard.standing(result(recipe_hash=recipe.hash())) == "current"
-    assert leaderboard.standing(result(recipe_hash="0" * 16)) == "changed"
-    assert leaderboard.standing(result(recipe_hash="0" * 16, model="mini_en")) == "other_model"
-    assert leaderboard.standing(result(recipe="no_such_recipe_anywhere")) == "missing"
+    assert recipe_status(result(recipe_hash=recipe.hash())) == "current"
+    assert recipe_status(result(recipe_hash="0" * 16)) == "changed"
+    assert recipe_status(result(recipe_hash="0" * 16, model="mini_en")) == "other_model"
+    assert recipe_status(result(recipe="no_such_recipe_anywhere")) == "missing"
 
 
 def test_a_run_with_another_model_answers_no_printed_row():
-    (row,) = rows([result(model="mini_en")], lambda _: "other_model")
+    (table,) = tables([result(model="mini_en")], lambda _: "other_model")
+    (row,) = table.rows
     assert (row.source, row.paper, row.answers) == ("ours", None, None)
     assert any("stale" in note for note in row.notes)
 

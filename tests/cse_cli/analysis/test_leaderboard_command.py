@@ -1,12 +1,14 @@
 """`cse leaderboard` from its arguments to what it writes."""
 
 import json
+from functools import partial
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from cse_cli.analysis import command
+from cse_cli.analysis.leaderboard import FinishedRuns
 from registry.errors import CseError, UnknownNameError
 from tests.cse_cli.analysis.leaderboard_runs import current, mini, result
 
@@ -16,10 +18,10 @@ def run(monkeypatch):
     found = []
     monkeypatch.setattr("cse_cli.tracking.reader.finished_results", lambda: found)
     monkeypatch.setattr("cse_cli.tracking.reader.list_names", list)
-    monkeypatch.setattr("cse_cli.analysis.leaderboard.standing", current)
+    monkeypatch.setattr("cse_cli.analysis.leaderboard.FinishedRuns", partial(FinishedRuns, status_of=current))
     app = typer.Typer()
     app.callback()(lambda: None)
-    command.add_leaderboard(app)
+    app.command("leaderboard")(command.leaderboard)
 
     def invoke(*arguments, results=()):
         found[:] = results

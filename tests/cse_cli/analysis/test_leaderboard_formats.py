@@ -7,10 +7,8 @@ import re
 
 import pytest
 
-from cse_cli.analysis import leaderboard_formats as wording
-from cse_cli.analysis.leaderboard import Asked, Found, blocks
-from cse_cli.analysis.leaderboard_formats import escape_latex
-from cse_cli.analysis.leaderboard_view import FORMATS
+from cse_cli.analysis.leaderboard_view import WRITERS, legend_lines
+from cse_cli.core.tables import escape_latex
 from tests.cse_cli.analysis.leaderboard_runs import current, mini, result, tables, written
 
 NEAR = [result(seed, 71.57 + value) for seed, value in enumerate((-1.0, 0.0, 1.5))]
@@ -55,33 +53,33 @@ def test_a_difference_is_marked_and_bold_only_where_it_is_one():
 
 
 @pytest.mark.parametrize(
-    ("results", "judge"),
+    ("results", "status_of"),
     [
         ([result()], current),
         (NEAR, lambda _: "changed"),
         ([r.model_copy(update={"test_selected": True}) for r in NEAR], current),
     ],
 )
-def test_a_doubtful_difference_is_never_bold(results, judge):
-    shown = tables(results, judge)
+def test_a_doubtful_difference_is_never_bold(results, status_of):
+    shown = tables(results, status_of)
     assert not any(score.significant for block in shown for row in block.rows for score in row.scores.values())
-    assert "**" not in FORMATS["md"](shown)
-    assert "\\textbf" not in FORMATS["latex"](shown)
+    assert "**" not in WRITERS["md"](shown)
+    assert "\\textbf" not in WRITERS["latex"](shown)
 
 
 def test_the_legend_explains_every_mark_that_occurs_and_no_other():
-    told = wording.legend_lines(tables(NEAR), "bold")
+    told = legend_lines(tables(NEAR), "bold")
     assert [line[0] for line in told[:-1]] == ["±", "≈", "▼", "?"]
     assert "only where above or below" in told[-1]
 
 
 def test_markdown_escapes_bars():
-    assert "| a\\|b [1] |" in written("md", [mini(recipe="a|b")])
+    assert "| a\\|b \\[1\\] |" in written("md", [mini(recipe="a|b")])
 
 
 def test_csv_has_one_line_a_cell():
     shown = tables([result(0), result(1, 71.0)])
-    read = list(csv.DictReader(io.StringIO(FORMATS["csv"](shown))))
+    read = list(csv.DictReader(io.StringIO(WRITERS["csv"](shown))))
     assert len(read) == sum(len(row.scores) for block in shown for row in block.rows)
     (cell,) = [c for c in read if c["source"] == "ours" and c["column"] == "STS12"]
     assert (cell["encoder"], cell["n"], float(cell["mean"]), float(cell["reference"])) == (
@@ -101,7 +99,7 @@ def test_json_is_one_versioned_document():
 
 @pytest.mark.parametrize("form", ["table", "md", "latex"])
 def test_doubts_about_a_whole_table_stand_below_it(form):
-    text = FORMATS[form](blocks(Found([]), Asked(table="ifcl/chinese")))
+    text = written(form, [], table="ifcl/chinese")
     assert "whole table: CnData, 100,000 random sentences" in text
 
 
@@ -124,6 +122,6 @@ def test_latex_escapes_what_it_would_read_as_commands():
 
 
 def test_every_printed_name_can_be_written_in_latex():
-    text = FORMATS["latex"](blocks(Found([]), Asked(table="conisi/7")) + tables(NEAR, field=True))
+    text = WRITERS["latex"](tables([], table="conisi/7") + tables(NEAR, field=True))
     assert "U+" not in text
     assert text.isascii() or not re.search(r"[^\x00-\x7f\u00c0-\u00ff]", text)

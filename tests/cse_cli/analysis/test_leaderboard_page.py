@@ -2,14 +2,12 @@
 
 import re
 from html.parser import HTMLParser
-from importlib.resources import files
 
 import pytest
 
-from cse_cli.analysis.leaderboard import Asked, Found, blocks
-from cse_cli.analysis.leaderboard_view import page, write
+from cse_cli.analysis.leaderboard_view import page, write_page
 from registry.errors import CseError
-from tests.cse_cli.analysis.leaderboard_runs import current, mini, result, tables
+from tests.cse_cli.analysis.leaderboard_runs import mini, result, tables
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -72,8 +70,8 @@ def test_names_are_escaped():
     text = page(tables([mini(recipe=name)]))
     assert "<script>alert" not in text
     assert read(text).rows[1][0] == name
-    placeholder = page(tables([mini(recipe="<!-- legend -->")]))
-    assert read(placeholder).rows[1][0] == "<!-- legend -->"
+    placeholder = page(tables([mini(recipe="{{ legend }}")]))
+    assert read(placeholder).rows[1][0] == "{{ legend }}"
 
 
 def test_headings_are_buttons_in_a_real_table():
@@ -96,7 +94,7 @@ def test_only_a_significant_difference_is_strong():
 def test_a_row_of_ours_says_what_it_is_compared_with_and_answers():
     rows = {cells[0]: cells[1] for cells in read(page(SHOWN)).rows}
     assert rows["ifcl_en"] == "ours, compared to IFCL-BERT base"
-    table = read(page(blocks(Found([result(0), result(1)], {}, current), Asked(table="ifcl/1")))).rows
+    table = read(page(tables([result(0), result(1)], table="ifcl/1"))).rows
     assert ["IFCL-BERT base · ours: ifcl_en, bert-base-uncased", "ours, compared to IFCL-BERT base"] in [
         cells[:2] for cells in table
     ]
@@ -120,16 +118,12 @@ def test_without_runs_the_page_says_so():
 def test_writing_replaces_the_file_as_a_whole(tmp_path):
     path = tmp_path / "page.html"
     path.write_text("old")
-    write(SHOWN, path)
+    write_page(SHOWN, path)
     assert path.read_text(encoding="utf-8") == page(SHOWN)
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_folder_that_does_not_exist_is_told(tmp_path):
     with pytest.raises(CseError, match=r"cannot be written: No such file") as told:
-        write(SHOWN, tmp_path / "none" / "page.html")
+        write_page(SHOWN, tmp_path / "none" / "page.html")
     assert "folder that exists" in told.value.next_action
-
-
-def test_the_template_is_beside_the_code():
-    assert files("cse_cli.analysis").joinpath("leaderboard.html").is_file()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cse_cli.analysis.evidence import kept, on_average, on_pairs, one_correlation
+from cse_cli.analysis.evidence import RunPairs, compare_pairs, resample_runs
 from cse_cli.tracking import reader
 from cse_cli.tracking import reader as artifacts
 from tests.cse_cli.analysis.recorded import gold, pairs, record
@@ -13,8 +13,12 @@ from tests.cse_cli.analysis.recorded import gold, pairs, record
 
 def two(evaluator: str = "stsb", noises: tuple[float, float] = (1.5, 1.0), resamples: int = 400, seed: int = 0):
     runs = [(f"run{place}", {evaluator: pairs(evaluator, seed, noise)}, "d") for place, noise in enumerate(noises)]
-    found = kept(runs, evaluator, resamples)
+    found = resample_runs(runs, evaluator, resamples)
     return found["run0"], found["run1"]
+
+
+def on_pairs(seeds, first: list[RunPairs], second: list[RunPairs]):
+    return compare_pairs({seed: [couple] for seed, *couple in zip(seeds, first, second, strict=True)})
 
 
 def test_the_same_model_twice_is_no_difference():
@@ -49,7 +53,7 @@ def test_seeds_share_their_draws_and_are_averaged():
 
 def test_an_average_resamples_each_evaluator_by_itself():
     sets = [two("stsb"), two("sickr"), two("sts12")]
-    found = on_average([0], [[a for a, _ in sets]], [[b for _, b in sets]])
+    found = compare_pairs({0: sets})
     assert found.pairs == 3 * 80
     assert found.difference == pytest.approx(np.mean([100 * (b.rho - a.rho) for a, b in sets]))
     draws = [b.draws - a.draws for a, b in sets]
@@ -63,7 +67,7 @@ def test_pairs_are_the_same_by_gold_score_and_by_digest():
     other = {"stsb": {**series["stsb"], "gold": gold("stsb")[::-1].tolist()}}
     runs = [("a", series, "d"), ("b", series, "d"), ("c", series, "e"), ("e", other, "d"), ("f", series, "")]
     runs += [("p", series, "rows:d"), ("q", series, "rows:e")]
-    found = kept([*runs, ("g", {}, "d"), ("h", {"stsb": {"singular_values": [1.0]}}, "d")], "stsb", 20)
+    found = resample_runs([*runs, ("g", {}, "d"), ("h", {"stsb": {"singular_values": [1.0]}}, "d")], "stsb", 20)
     assert list(found) == ["a", "b", "c", "f", "p", "q", "e"]
     assert found["a"].same_pairs(found["b"])
     assert not found["a"].same_pairs(found["c"])
@@ -75,8 +79,8 @@ def test_pairs_are_the_same_by_gold_score_and_by_digest():
 
 def test_a_score_is_recognised_as_the_correlation_of_its_pairs():
     first, _ = two()
-    assert one_correlation(first, 100 * first.rho)
-    assert not one_correlation(first, 100 * first.rho + 0.01)
+    assert first.explains(100 * first.rho)
+    assert not first.explains(100 * first.rho + 0.01)
 
 
 def test_equal_models_are_called_different_five_times_in_a_hundred():
@@ -88,7 +92,7 @@ def test_equal_models_are_called_different_five_times_in_a_hundred():
         cosines = [truth + 0.7 * shared + 0.7 * rng.normal(size=150) for _ in range(2)]
         gold_scores = np.round(2 * truth) / 2
         runs = [(name, {"e": {"gold": gold_scores, "cosine": c}}, "") for name, c in zip("ab", cosines, strict=True)]
-        found = kept(runs, "e", 300)
+        found = resample_runs(runs, "e", 300)
         hits += on_pairs([0], [found["a"]], [found["b"]]).p < 0.05
     assert hits / repeats == pytest.approx(0.05, abs=0.03)  # 400 tries at 5 % have a standard error of 1.1 points
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cse_cli.analysis.leaderboard import Asked, Found, blocks
+from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.cells import cells, tag
 from cse_cli.recipe.study import load_study
@@ -41,7 +41,7 @@ SCORES = {320: 78.0, 384: 79.0, 416: 80.0, 448: 79.5, 512: 77.0}
 
 
 def shown(results, tags=None, table="ifcl/5"):
-    return blocks(Found(results, tags or {}, current), Asked(table=table))
+    return score_tables(FinishedRuns(results, tags or {}, current), LeaderboardQuery(table=table))
 
 
 def ours(block):
@@ -106,10 +106,10 @@ def test_settings_that_a_study_asks_for_are_configurations_and_not_stale(asked_f
     cell = english(asked_for[STUDY], 320)
     ran = [run(cell, seed, 77.0, run_id=f"run{seed}") for seed in range(3)]
     tags = {r.run_id: tag(load_study(STUDY), cell) for r in ran}
-    (block,) = blocks(Found(ran, tags, lambda _: "changed"), Asked())
+    (block,) = score_tables(FinishedRuns(ran, tags, lambda _: "changed"), LeaderboardQuery())
     (row,) = [row for row in block.rows if row.source == "ours"]
     assert not any(score.marks == ("stale",) for score in row.scores.values())
-    (block,) = blocks(Found(ran, {}, lambda _: "changed"), Asked())
+    (block,) = score_tables(FinishedRuns(ran, {}, lambda _: "changed"), LeaderboardQuery())
     (row,) = [row for row in block.rows if row.source == "ours"]
     assert {score.marks for score in row.scores.values()} == {("stale",)}
 
@@ -143,7 +143,7 @@ def test_an_unknown_number_lists_the_known():
     with pytest.raises(CseError, match="unknown table '9' of IFCL"):
         shown([], table="ifcl/9")
     with pytest.raises(CseError, match="different papers"):
-        blocks(Found([]), Asked(paper="mocose", table="ifcl/5"))
+        score_tables(FinishedRuns([]), LeaderboardQuery(paper="mocose", table="ifcl/5"))
 
 
 def test_a_number_may_mean_two_tables():

@@ -153,6 +153,7 @@ def test_beside_another_recipe(capsys):
     assert "| queue | — |" in section
 
 
+@pytest.mark.exhaustive
 def test_beside_a_run_is_beside_its_recipe(capsys):
     for seed in range(2):
         other = record(A, seed)

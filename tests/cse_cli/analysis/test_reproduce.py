@@ -29,7 +29,7 @@ def rerun(command: str) -> str:
 def test_the_recipe_as_it_stands():
     run, resolved = made("mini/ifcl_en")
     how = reproduce(run, resolved, [4])
-    assert (how.differs, how.command) == ((), "cse run mini/ifcl_en --seed 4")
+    assert (how.changes, how.command) == ((), "cse run mini/ifcl_en --seed 4")
     assert reproduce(run, resolved, [0, 4]).command == "cse run mini/ifcl_en --seeds 0,4"
 
 
@@ -47,15 +47,15 @@ def test_changed_settings_become_options(overrides, unset):
     run, resolved = made("mini/ifcl_en", overrides, unset)
     how = reproduce(run, resolved, [4])
     assert rerun(how.command) == run.recipe_hash
-    assert how.differs
-    assert how.told == ""
+    assert how.changes
+    assert how.before == ""
 
 
 def test_a_recipe_that_is_not_found_is_to_be_saved():
     run, resolved = made("mini/ifcl_en", asked="gone")
     how = reproduce(run, resolved, [4])
-    assert (how.differs, how.command) == (None, "cse run recipe.toml --seed 4")
-    assert "save the recipe above as recipe.toml" in how.told
+    assert (how.changes, how.command) == (None, "cse run recipe.toml --seed 4")
+    assert "save the recipe above as recipe.toml" in how.before
 
 
 def test_what_no_settings_lead_to_is_to_be_saved():
@@ -67,8 +67,8 @@ def test_what_no_settings_lead_to_is_to_be_saved():
 def test_what_ran_may_not_be_known():
     run, _ = made("mini/ifcl_en", ["queue.length=320"])
     how = reproduce(run, None, [4])
-    assert how.differs is None
-    assert "not known" in how.told
+    assert how.changes is None
+    assert "not known" in how.before
 
 
 def test_folders_are_left_out():

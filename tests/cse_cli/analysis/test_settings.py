@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from cse_cli.analysis import leaderboard
-from cse_cli.analysis.runs import settings
+from cse_cli.analysis.runs import changed_settings, recipe_status
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from tests.cse_cli.analysis.leaderboard_runs import result, tables
@@ -21,25 +20,25 @@ def ran(home, run_id, *overrides, unset=()):
 
 def test_what_differs_is_told_and_seed_and_prose_are_not(home):
     one = ran(home, "a", "queue.length=320", "train.seed=7", "title=Other")
-    assert settings(one) == ("queue.length=320",)
+    assert changed_settings(one) == ("queue.length=320",)
 
 
 def test_what_was_taken_out_is_told(home):
-    assert settings(ran(home, "a", unset=["losses.twins"]))[0].startswith("no losses.twins")
+    assert changed_settings(ran(home, "a", unset=["losses.twins"]))[0].startswith("no losses.twins")
 
 
 def test_a_long_difference_is_cut_with_its_length(home):
     changed = [f"train.{key}" for key in ("steps=3", "batch_size=8", "warmup_steps=2", "clip_norm=2.0")]
-    told = settings(ran(home, "a", *changed))
+    told = changed_settings(ran(home, "a", *changed))
     assert told == ("train.batch_size=8", "train.clip_norm=2.0", "train.steps=3", "and 1 more")
 
 
 def test_without_the_runs_folder_nothing_is_told(home):
-    assert settings(result(run_id="unknown")) == ()
+    assert changed_settings(result(run_id="unknown")) == ()
 
 
 def test_a_row_of_changed_settings_names_them(home):
-    (block,) = tables([ran(home, "a", "queue.length=320")], leaderboard.standing)
+    (block,) = tables([ran(home, "a", "queue.length=320")], recipe_status)
     (row,) = [row for row in block.rows if row.source == "ours"]
     assert row.settings == ("queue.length=320",)
     assert {score.marks for score in row.scores.values()} == {("single seed", "stale")}
@@ -48,5 +47,5 @@ def test_a_row_of_changed_settings_names_them(home):
 @pytest.mark.parametrize("recipe", ["ifcl_en", "simcse_en"])
 def test_what_the_file_says_today_has_no_settings(home, recipe):
     today = load(recipe).recipe
-    (block,) = tables([result(recipe=recipe, recipe_hash=today.hash(), run_id="a")], leaderboard.standing)
+    (block,) = tables([result(recipe=recipe, recipe_hash=today.hash(), run_id="a")], recipe_status)
     assert [row.settings for row in block.rows if row.source == "ours"] == [()]

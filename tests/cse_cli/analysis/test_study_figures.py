@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from matplotlib.image import imread
 
-from cse_cli.analysis.study_figures import _figure, best_of, draw_study, same_span, together
-from cse_cli.analysis.study_points import Findings, spread
+from cse_cli.analysis.pages import pictures
+from cse_cli.analysis.paper_tables import StudyRuns, study_runs
+from cse_cli.analysis.study_figures import StudyPoints, equal_spans, fit_together, mean_std, study_figure
 from cse_cli.core.plotting import styled
 from cse_cli.core.results import STS_TASKS, Result, Versions
 from cse_cli.recipe.cells import cells
@@ -38,7 +38,7 @@ def result(recipe_hash: str, seed: int = 0, score: float = 65.0, **changed) -> R
     return Result(**{**values, **changed})
 
 
-def findings(name: str, *scores: float, **changed) -> Findings:
+def findings(name: str, *scores: float, **changed) -> StudyRuns:
     """Return a study whose every cell has a run a score, the cell's place added to it."""
     study = load_study(name)
     made = cells(study)
@@ -47,12 +47,16 @@ def findings(name: str, *scores: float, **changed) -> Findings:
         for place, cell in enumerate(made)
         for seed, score in enumerate(scores)
     ]
-    return Findings(study, made, runs)
+    return study_runs(study, runs, {})
 
 
-def drawn(found: Findings):
+def points_of(found: StudyRuns):
+    return StudyPoints(found).points()
+
+
+def drawn(found: StudyRuns):
     with styled():
-        figure = _figure(found)
+        figure = study_figure(found)
         assert figure is not None
         figure.draw_without_rendering()
     return figure
@@ -63,7 +67,7 @@ def texts(figure) -> list[str]:
 
 
 def test_points_hold_our_seeds_and_the_printed_number():
-    points = findings(QUEUE, 64.0, 66.0).points()
+    points = points_of(findings(QUEUE, 64.0, 66.0))
     assert [point.x for point in points] == [320, 384, 416, 448, 512]
     assert [point.printed for point in points] == PRINTED
     assert [point.values for point in points] == [(64.0 + k, 66.0 + k) for k in range(5)]
@@ -79,21 +83,21 @@ def test_other_recipes_are_left_out_and_of_one_seed_the_later_run_counts():
         result(made[0].hash, score=10.0),
         result("0" * 16, score=99.0),
     ]
-    points = Findings(study, made, runs).points()
+    points = points_of(study_runs(study, runs, {}))
     assert points[0].values == (65.0,)
     assert all(point.values == () for point in points[1:])
 
 
 def test_columns_are_lines_and_each_has_its_own_score():
-    points = findings("studies/focal_infonce_margin", 70.0, scores={"stsb": {"spearman": 1}, "sickr": {"spearman": 2}})
-    found = {(point.line, point.x): (point.values[0], point.printed) for point in points.points()}
+    runs = findings("studies/focal_infonce_margin", 70.0, scores={"stsb": {"spearman": 1}, "sickr": {"spearman": 2}})
+    found = {(point.line, point.x): (point.values[0], point.printed) for point in points_of(runs)}
     assert len(found) == 16
     assert found["BERT-base STS-B", 0.1] == (1, 77.23)
     assert found["RoBERTa-base SICK-R", 0.4] == (2, 64.21)
 
 
 def test_a_sideways_table_is_one_line_and_a_setting_without_a_place_is_a_level():
-    points = findings("studies/mini/mocose_fgsm_epsilon", 60.0).points()
+    points = points_of(findings("studies/mini/mocose_fgsm_epsilon", 60.0))
     assert [(point.x, point.label, point.printed) for point in points] == [
         (1e-9, "1e-9", 75.61),
         (5e-9, "5e-9", 76.64),
@@ -105,7 +109,7 @@ def test_a_sideways_table_is_one_line_and_a_setting_without_a_place_is_a_level()
 
 
 def test_lines_follow_a_second_setting_by_its_value():
-    points = findings("studies/mini/mocose_queue", 60.0).points()
+    points = points_of(findings("studies/mini/mocose_queue", 60.0))
     assert list(dict.fromkeys(point.line for point in points)) == [
         f"queue length {length}" for length in (128, 256, 512, 1024, 4096)
     ]
@@ -116,21 +120,20 @@ def test_a_measure_places_each_cell():
     study = load_study("studies/mini/mocose_fig12")
     made = cells(study)
     measured = [{"queue/traceable_distance": float(place)} for place in range(len(made))]
-    found = Findings(study, made, [result(c.hash, measures=m) for c, m in zip(made, measured, strict=True)])
-    assert [point.x for point in found.points()] == [float(place) for place in range(8)]
-    assert {point.line for point in found.points()} == {"batch size 32", "batch size 64"}
+    found = study_runs(study, [result(c.hash, measures=m) for c, m in zip(made, measured, strict=True)], {})
+    assert [point.x for point in points_of(found)] == [float(place) for place in range(8)]
+    assert {point.line for point in points_of(found)} == {"batch size 32", "batch size 64"}
     assert any(text.startswith("MoCoSE, Figure 12") for text in texts(drawn(found)))
 
 
-def test_without_its_measure_a_cell_is_no_point(tmp_path):
+def test_without_its_measure_a_cell_is_no_point():
     found = findings("studies/mini/mocose_fig12", 60.0)
-    assert found.points() == []
-    runs = [run for of in found.finished() for run in of]
-    assert draw_study(found.study, found.cells, runs, tmp_path) == []
+    assert points_of(found) == []
+    assert study_figure(found) is None
 
 
 def test_no_number_is_no_point():
-    assert [point.values for point in findings(QUEUE, float("nan")).points()] == [()] * 5
+    assert [point.values for point in points_of(findings(QUEUE, float("nan")))] == [()] * 5
 
 
 def test_far_scores_get_panels_of_one_span_and_near_ones_share_a_panel():
@@ -146,9 +149,9 @@ def test_far_scores_get_panels_of_one_span_and_near_ones_share_a_panel():
 
 
 def test_spans_by_hand():
-    assert together([(0, 2), (2, 4)])
-    assert not together([(0, 2), (3, 5)])
-    low, high = same_span([(0, 2), (10, 11)])
+    assert fit_together([(0, 2), (2, 4)])
+    assert not fit_together([(0, 2), (3, 5)])
+    low, high = equal_spans([(0, 2), (10, 11)])
     assert low == pytest.approx((1 - 1.24, 1 + 1.24))
     assert high == pytest.approx((10.5 - 1.24, 10.5 + 1.24))
 
@@ -175,11 +178,11 @@ def test_curves_tell_when_each_seed_was_best():
         )
         for seed, curve in enumerate((rising, falling))
     ]
-    found = Findings(study, made, [*runs, result(made[1].hash, curve=rising, select="other.spearman")])
-    (curve,) = found.curves()
+    found = study_runs(study, [*runs, result(made[1].hash, curve=rising, select="other.spearman")], {})
+    (curve,) = StudyPoints(found).curves()
     assert curve.steps == (5, 10)
     # Seed 0 is best at step 10 (62), seed 1 at step 5 (64): means 63 and 7.5, deviations √2 and 5/√2.
-    assert best_of(curve) == "best 63.00 ± 1.41 at step 8 ± 4"
+    assert curve.best == "best 63.00 ± 1.41 at step 8 ± 4"
     shown = texts(drawn(found))
     assert "untrained: 60.50" in shown
     assert "1 to 2 seeds, mean ± standard deviation" in " ".join(shown)
@@ -187,26 +190,24 @@ def test_curves_tell_when_each_seed_was_best():
 
 
 def test_one_value_has_no_deviation():
-    assert spread([3.0]) == (3.0, 0.0)
+    assert mean_std([3.0]) == (3.0, 0.0)
 
 
-def test_the_files_are_the_same_every_time(tmp_path):
+def test_the_files_are_the_same_every_time():
     found = findings(QUEUE, 64.0, 65.0)
-    runs = [run for of in found.finished() for run in of]
-    names = [draw_study(found.study, found.cells, runs, tmp_path / folder) for folder in ("one", "other")]
-    assert [file.name for file in names[0]] == ["ifcl_queue_length.svg", "ifcl_queue_length.png"]
-    assert [file.read_bytes() for file in names[0]] == [file.read_bytes() for file in names[1]]
-    assert imread(names[0][1]).shape[1] == 990  # 3.3 inches of 300 dots
+    one, other = (pictures("queue", "alt", lambda: study_figure(found)) for _ in range(2))
+    assert one == other
+    assert round(one[0].points) == 238  # 3.3 inches
 
 
-def test_nothing_to_draw_writes_nothing(tmp_path):
+def test_nothing_to_draw_is_no_figure():
     study = load_study(QUEUE)
-    assert draw_study(study, cells(study), [], tmp_path / "figures") == []
+    assert study_figure(study_runs(study, [], {})) is None
     plain = load_study("studies/mini/focal_infonce_alignment")
-    assert draw_study(plain, cells(plain), [result(cells(plain)[0].hash)], tmp_path / "figures") == []
+    assert study_figure(study_runs(plain, [result(cells(plain)[0].hash)], {})) is None
     lacking = [result(cells(study)[0].hash, scores={})]
-    assert draw_study(study, cells(study), lacking, tmp_path / "figures") == []
-    assert not (tmp_path / "figures").exists()
+    assert study_figure(study_runs(study, lacking, {})) is None
+    assert pictures("none", "alt", lambda: None) == ()
 
 
 @pytest.mark.parametrize("name", ["mocose_fig8", "mocose_fig45_collapse", "mocose_queue", "ifcl_ablation"])

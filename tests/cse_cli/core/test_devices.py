@@ -58,7 +58,7 @@ def half() -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
     return loss.detach(), {name: p.grad for name, p in method.named_parameters()}, step.sentences("anchor")
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_two_processes_give_the_gradient_of_one_big_batch() -> None:
     shared = on_ranks(half)
     method = make(dropout=0.0)

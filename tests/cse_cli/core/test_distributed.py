@@ -14,7 +14,7 @@ from cse_cli.core.distributed import after_first, from_all, from_first
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.tracking.store import open_store
-from cse_cli.training.checkpoint import stream
+from cse_cli.training.checkpoint import dropout_seed
 from cse_cli.training.run import execute
 from registry.distributed import alone, rank, together, world_size
 from registry.errors import UnknownNameError
@@ -47,8 +47,8 @@ def test_one_process_asks_nobody() -> None:
 
 
 def test_each_process_has_dropout_of_its_own_and_the_first_one_that_of_a_single_run() -> None:
-    assert stream(7, 0) == stream(7, 0, step=9) == 7
-    assert len({stream(seed, one, step) for seed in (7, 8) for one in (1, 2) for step in (0, 5)}) == 8
+    assert dropout_seed(7, 0) == dropout_seed(7, 0, step=9) == 7
+    assert len({dropout_seed(seed, one, step) for seed in (7, 8) for one in (1, 2) for step in (0, 5)}) == 8
 
 
 def talk() -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_the_first_process_decides() -> None:
     first, second, third = on_ranks(talk, world=3)
     for each in (first, second, third):
@@ -104,7 +104,7 @@ def compare(options: dict[str, Asked], folder: Path, monkeypatch: pytest.MonkeyP
             torch.testing.assert_close(weights[key], value, rtol=0, atol=1e-5, msg=f"{name}: {key}")
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_two_processes_train_what_one_does(parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     papers = ("simcse_en", "focal_infonce_en", "ifcl_en", "mocose_en", "conisi_s_en")
     options = {name: asked(name, parts) for name in papers}
@@ -113,13 +113,13 @@ def test_two_processes_train_what_one_does(parts: Small, tmp_path: Path, monkeyp
     compare(options, tmp_path, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_so_does_every_small_recipe(parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = [name for name in all_recipes() if name.startswith("mini/")]
     compare({name: asked(name, parts) for name in small}, tmp_path, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
     parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
     assert alone.last_state != first["whole"].last_state
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_what_cannot_go_on_ends_on_every_process(parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     homes = [tmp_path / "first", tmp_path / "second"]
     options = asked("simcse_en", parts)

@@ -8,12 +8,13 @@ from base64 import b64decode
 import pytest
 
 from cse_cli.analysis import leaderboard_view as board
-from cse_cli.analysis.pages import Page, Section, Words, as_html, escape_markdown, markdown
+from cse_cli.analysis.pages import Page, Section, Words, html, markdown
+from cse_cli.core.tables import escape_markdown
 from tests.cse_cli.analysis.report_runs import EVIL, SVG, Seen, page
 
 
 def test_html_shows_texts_as_they_are():
-    seen = Seen(as_html(page()))
+    seen = Seen(html(page()))
     shown = "".join(seen.text)
     # title, h1, h2, paragraph, remark, fact, summary, code, heading, label, cell, note
     assert shown.count(EVIL) == 12
@@ -22,7 +23,7 @@ def test_html_shows_texts_as_they_are():
 
 
 def test_html_loads_nothing():
-    text = as_html(page())
+    text = html(page())
     seen = Seen(text)
     assert all(address.startswith("data:") for address in seen.loads)
     assert not re.search(r"url\(|@import|<link[^>]+stylesheet", text)
@@ -31,7 +32,7 @@ def test_html_loads_nothing():
 
 
 def test_html_has_the_leaderboards_looks():
-    text = as_html(page())
+    text = html(page())
     style = text.partition("<style>")[2].partition("</style>")[0]
     assert "prefers-color-scheme: dark" in style
     assert "@media print" in style
@@ -42,14 +43,14 @@ def test_html_has_the_leaderboards_looks():
 
 
 def test_figures_that_follow_each_other_stand_side_by_side():
-    text = as_html(page())
+    text = html(page())
     assert text.count('<div class="figures">') == 1
     assert ['class="column" style="width: 345px"' in text, 'class="wide" style="width: 689px"' in text] == [True, True]
 
 
 def test_a_placeholder_in_a_text_is_a_text():
-    text = as_html(Page("<!-- sections -->", "", (Section("s", (Words("<!-- title -->"),)),)))
-    assert "&lt;!-- title --&gt;" in text
+    text = html(Page("{{ sections }}", "", (Section("s", (Words("{{ title }} <b>"),)),)))
+    assert "{{ title }} &lt;b&gt;" in text
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def test_list_as_json_is_one_versioned_document(cse, folder):
     assert stsb["splits"][1]["path"] == str(folder)
 
 
+@pytest.mark.exhaustive
 def test_check_reads_what_is_here_and_ends_with_2_where_it_is_wrong(cse, folder):
     code, out, err = cse("data", "check")
     rows = {tuple(line.split("\t")[:2]): line.split("\t")[2:] for line in out.split("\n")[1:-1]}

@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from cse_cli.data.pack import MANIFEST, archived, pack, unpack
+from cse_cli.data.pack import MANIFEST, archive_names, unpack_archive, write_archive
 from registry.errors import CseError
 
 
@@ -45,9 +45,9 @@ def test_files_come_out_where_they_are_looked_for(places, tmp_path):
         link.parent, write(here / "data/sts/x.tsv", "score"), write(here / "models/own/config.json", "{}"),
         write(here / "home/downloads/raw.example/y.json", "[]"), write(tmp_path / "elsewhere/z.tsv", "text"),
     ]  # fmt: skip
-    packed = pack(archived(paths), ["simcse_en"], tmp_path / "all.tar", silent)
+    packed = write_archive(archive_names(paths), ["simcse_en"], tmp_path / "all.tar", silent)
     there = places("there")
-    unpacked = unpack(tmp_path / "all.tar", silent)
+    unpacked = unpack_archive(tmp_path / "all.tar", silent)
     assert unpacked.names == packed.names == (
         "hub/models--a--b/snapshots/c0ffee/model.safetensors", "data/sts/x.tsv", "models/own/config.json",
         "downloads/raw.example/y.json", "data/z.tsv",
@@ -58,7 +58,7 @@ def test_files_come_out_where_they_are_looked_for(places, tmp_path):
     assert (there / "data/z.tsv").read_text() == "text"
     assert unpacked.recipes == ("simcse_en",)
     assert (packed.bytes, unpacked.bytes, unpacked.skipped) == (20, 20, 0)
-    assert unpack(tmp_path / "all.tar", silent).skipped == 5
+    assert unpack_archive(tmp_path / "all.tar", silent).skipped == 5
     assert list(tmp_path.rglob("*.part")) == []
 
 
@@ -67,12 +67,12 @@ def test_without_folders_of_ones_own_data_and_models_lie_in_the_state_directory(
     from registry.catalogue.find import data_folder
 
     here = places("here")
-    files = archived([write(here / "data/a.tsv", "a"), write(here / "models/m/config.json", "{}")])
-    pack(files, ["r"], tmp_path / "all.tar", silent)
+    files = archive_names([write(here / "data/a.tsv", "a"), write(here / "models/m/config.json", "{}")])
+    write_archive(files, ["r"], tmp_path / "all.tar", silent)
     there = places("there")
     monkeypatch.delenv("CSE_DATA")
     monkeypatch.delenv("CSE_MODELS")
-    unpack(tmp_path / "all.tar", silent)
+    unpack_archive(tmp_path / "all.tar", silent)
     assert data_folder() == there / "home/data"
     assert (there / "home/data/a.tsv").read_text() == "a"
     assert models.find("m") == there / "home/models/m"
@@ -82,24 +82,24 @@ def test_what_comes_with_the_package_is_not_packed(places):
     from registry.models import PRETRAINED
 
     places("here")
-    assert archived([PRETRAINED / "mini_en"]) == {}
+    assert archive_names([PRETRAINED / "mini_en"]) == {}
 
 
 def test_an_archive_in_the_way_is_kept(places, tmp_path):
     here = places("here")
     (tmp_path / "all.tar").write_text("mine")
     with pytest.raises(CseError, match="exists already"):
-        pack(archived([write(here / "data/a.tsv", "a")]), ["r"], tmp_path / "all.tar", silent)
+        write_archive(archive_names([write(here / "data/a.tsv", "a")]), ["r"], tmp_path / "all.tar", silent)
     assert (tmp_path / "all.tar").read_text() == "mine"
 
 
 def test_another_file_in_the_way_is_kept(places, tmp_path):
     here = places("here")
-    pack(archived([write(here / "data/a.tsv", "a")]), ["r"], tmp_path / "all.tar", silent)
+    write_archive(archive_names([write(here / "data/a.tsv", "a")]), ["r"], tmp_path / "all.tar", silent)
     there = places("there")
     write(there / "data/a.tsv", "mine")
     with pytest.raises(CseError, match=r"a\.tsv exists already, with other content"):
-        unpack(tmp_path / "all.tar", silent)
+        unpack_archive(tmp_path / "all.tar", silent)
     assert (there / "data/a.tsv").read_text() == "mine"
 
 
@@ -118,7 +118,7 @@ def forged(path, names, digests=None):
 def test_a_strangers_archive_writes_nowhere_else(places, tmp_path, name):
     places("there")
     with pytest.raises(CseError, match="no file of `cse data pack`"):
-        unpack(forged(tmp_path / "evil.tar", [name]), silent)
+        unpack_archive(forged(tmp_path / "evil.tar", [name]), silent)
     assert not list(tmp_path.rglob("evil"))
 
 
@@ -129,18 +129,18 @@ def test_links_and_files_the_manifest_does_not_name_are_refused(places, tmp_path
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(link)
     with pytest.raises(CseError, match="data/link"):
-        unpack(tmp_path / "evil.tar", silent)
+        unpack_archive(tmp_path / "evil.tar", silent)
 
 
 def test_damage_is_told_and_leaves_nothing(places, tmp_path):
     places("there")
     with pytest.raises(CseError, match=r"data/a is damaged"):
-        unpack(forged(tmp_path / "a.tar", ["data/a"]), silent)
+        unpack_archive(forged(tmp_path / "a.tar", ["data/a"]), silent)
     with pytest.raises(CseError, match="1 files are cut off, among them data/b"):
-        unpack(forged(tmp_path / "b.tar", [], {"data/b": "0" * 64}), silent)
+        unpack_archive(forged(tmp_path / "b.tar", [], {"data/b": "0" * 64}), silent)
     (tmp_path / "c.tar").write_bytes(b"no archive at all")
     with pytest.raises(CseError, match="not an archive"):
-        unpack(tmp_path / "c.tar", silent)
+        unpack_archive(tmp_path / "c.tar", silent)
     with pytest.raises(CseError, match="no archive at"):
-        unpack(tmp_path / "none.tar", silent)
+        unpack_archive(tmp_path / "none.tar", silent)
     assert not (tmp_path / "there/data").exists() or not list((tmp_path / "there/data").iterdir())

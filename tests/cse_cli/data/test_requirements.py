@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from cse_cli.data import requirements as module
-from cse_cli.data.requirements import Requirement, availability, fetch, merged_requirements, named, requirements
+from cse_cli.data.requirements import (
+    Requirement,
+    availability,
+    fetch,
+    merged_requirements,
+    parse_requirements,
+    requirements,
+)
 from cse_cli.recipe.load import load
 from registry import hub, models
 from registry.errors import MissingError
@@ -66,7 +73,10 @@ def test_lists_and_files_count_too():
 
 
 def test_words_of_a_command_line():
-    assert [(one.kind, one.name, one.split) for one in named(["stsb/dev", "trec", "bert-base-uncased", "hf:a/b"])] == [
+    assert [
+        (one.kind, one.name, one.split)
+        for one in parse_requirements(["stsb/dev", "trec", "bert-base-uncased", "hf:a/b"])
+    ] == [
         ("dataset", "stsb", "dev"),
         ("dataset", "trec", "train"),
         ("dataset", "trec", "test"),
@@ -126,7 +136,7 @@ def test_everything_that_is_missing_is_told_before_the_first_download(nothing_ca
 def test_without_a_network_all_downloads_are_missing(nothing_cached, monkeypatch):
     monkeypatch.setattr(hub, "unreachable", lambda: "HF_HUB_OFFLINE forbids asking the hub")
     with pytest.raises(MissingError) as caught:
-        fetch(named(["bert-base-uncased", "stsb/dev"]), silent)
+        fetch(parse_requirements(["bert-base-uncased", "stsb/dev"]), silent)
     told = str(caught.value)
     assert told.startswith("2 things")
     assert "model bert-base-uncased (441.1 MB): not on this machine, and HF_HUB_OFFLINE" in told
@@ -140,7 +150,7 @@ def test_an_unknown_data_set_is_told_with_the_nearest_name():
 
 
 def test_shared_archives_are_counted_once(nothing_cached):
-    found = [availability(one) for one in named(["mr", "cr"])]
+    found = [availability(one) for one in parse_requirements(["mr", "cr"])]
     assert [one.state for one in found] == ["fetchable", "fetchable"]
     assert found[0].bytes == found[1].bytes
     assert module.download_size(found) == module.download_size(found[:1])

@@ -87,6 +87,7 @@ def equal(a, b):
     return all(torch.equal(x, y) for x, y in zip(ids(a), ids(b), strict=True))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("world", [1, 2])
 @pytest.mark.parametrize("buffer", [7, 1000])
 def test_a_resumed_stream_gives_the_batches_of_an_unbroken_one(tmp_path, world, buffer):

@@ -13,7 +13,7 @@ from pyarrow import parquet
 from cse_cli.data import translate as module
 from cse_cli.data.languages import Pair
 from cse_cli.data.sources import open_text
-from cse_cli.data.translate import Request, Rows, language_of, names_dataset, new_output, open_rows, parse_shard
+from cse_cli.data.translate import Request, Rows, is_dataset_name, language_of, open_rows, output_path, parse_shard
 from cse_cli.data.translate import translate_rows as made_by
 from cse_cli.data.translator import Settings
 from cse_cli.recipe.schema import Data
@@ -237,7 +237,7 @@ def test_shards_in_a_glob_are_in_order_and_the_whole_takes_them_from_the_store(s
     paths = []
     for i in range(1, 12):
         asked = request(source, shard=(i, 11), output=str(tmp_path / "t.tsv"))
-        paths.append(made_by(open_rows(asked), Upper(), new_output(asked)).output)
+        paths.append(made_by(open_rows(asked), Upper(), output_path(asked)).output)
     assert sorted(tmp_path.glob("t.*-of-11.tsv")) == paths
     assert paths[0].name == "t.01-of-11.tsv"
     whole = made_by(open_rows(request(source)), Upper(patience=0), tmp_path / "t.tsv")
@@ -259,9 +259,9 @@ def test_the_source_is_a_data_set_or_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "wiki_en").mkdir()
-    assert [names_dataset(name) for name in ("wiki_en", "hf:owner/name", "wiki_enn")] == [True] * 3
+    assert [is_dataset_name(name) for name in ("wiki_en", "hf:owner/name", "wiki_enn")] == [True] * 3
     files = ("a.txt", "a.tsv.gz", "a.parquet", "b.jsonl", "x/y", "*.parquet", "folder", "~/a.csv.gz")
-    assert [names_dataset(name) for name in files] == [False] * len(files)
+    assert [is_dataset_name(name) for name in files] == [False] * len(files)
     assert len(open_rows(request("graded_pairs", limit=5))) == 5
     with pytest.raises(CseError, match="no such file"):
         open_rows(request(tmp_path / "nowhere.txt"))
@@ -310,20 +310,20 @@ def test_the_language_is_the_catalogue_s_where_it_knows_it(tmp_path):
 ])  # fmt: skip
 def test_the_output_lies_below_the_state_directory(home, source, model, more, name):
     asked = Request(source, Settings(model), **more)
-    assert new_output(asked) == home / "translations" / f"{name}.tsv"
+    assert output_path(asked) == home / "translations" / f"{name}.tsv"
 
 
 def test_another_target_language_has_another_output(home):
     german, french = (Request("w.txt", Settings("t5", languages=Pair(target=code))) for code in ("de", "fr"))
-    assert (new_output(german).name, new_output(french).name) == ("w.t5.de.tsv", "w.t5.fr.tsv")
+    assert (output_path(german).name, output_path(french).name) == ("w.t5.de.tsv", "w.t5.fr.tsv")
 
 
 def test_the_output_lies_where_it_was_asked(tmp_path):
     path = tmp_path / "t.tsv"
-    assert new_output(request("x", output=str(path))) == path
+    assert output_path(request("x", output=str(path))) == path
     path.write_text("precious")
-    assert new_output(request("x", output=str(path), shard=(2, 8))) == tmp_path / "t.2-of-8.tsv"
+    assert output_path(request("x", output=str(path), shard=(2, 8))) == tmp_path / "t.2-of-8.tsv"
     with pytest.raises(CseError, match="exists already"):
-        new_output(request("x", output=str(path)))
+        output_path(request("x", output=str(path)))
     with pytest.raises(CseError, match=r"must end in \.tsv"):
-        new_output(request("x", output=str(tmp_path / "t.txt")))
+        output_path(request("x", output=str(tmp_path / "t.txt")))

@@ -132,12 +132,12 @@ def test_memory_is_bounded_and_what_was_forgotten_is_encoded_again():
     shared = SentenceEncoder(encoder, choose("cpu"), 80, 64, kept=3 * row)
     texts = [f"{a} {b}" for a in "abcd" for b in "xy"]
     whole = shared(texts)
-    assert shared.known.held <= 3 * row
+    assert shared._cache.held <= 3 * row
     assert encoder.rows == 8
     # 1e-6, as batches of any size agree: an Intel Xeon rounds the products of two rows otherwise than those of eight.
     torch.testing.assert_close(shared(texts[:2]), whole[:2], rtol=0, atol=1e-6)
     assert encoder.rows > 8
-    assert shared.known.held <= 3 * row
+    assert shared._cache.held <= 3 * row
 
 
 def test_a_call_is_answered_whole_however_many_parts_it_comes_in(monkeypatch):

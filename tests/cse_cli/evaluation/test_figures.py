@@ -10,7 +10,7 @@ import matplotlib as mpl
 import pytest
 from matplotlib.image import imread
 
-from cse_cli.analysis.run_figures import Outcome, draw, figures
+from cse_cli.analysis.run_figures import FinishedRun, draw_run, run_figures
 from cse_cli.core.plotting import styled
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, Versions
 
@@ -68,7 +68,7 @@ def style():
 
 
 def made(one: Result, series=SERIES, data=DATA):
-    return dict(figures(Outcome(one, series, data, judge=lambda _: "current")))
+    return dict(run_figures(FinishedRun(one, series, data, status_of=lambda _: "current")))
 
 
 def texts(figure) -> list[str]:
@@ -90,7 +90,7 @@ def test_every_figure_there_is_data_for():
 
 def test_no_figure_without_data(tmp_path):
     empty = result(scores={"dev": {"spearman": 1.0}}, untrained={}, curve={}, selected_step=None, select=None)
-    assert draw(empty, {"dev": {}, "other": {"gold": [], "cosine": []}}, tmp_path / "figures") == []
+    assert draw_run(empty, {"dev": {}, "other": {"gold": [], "cosine": []}}, tmp_path / "figures") == []
     assert not (tmp_path / "figures").exists()
 
 
@@ -153,9 +153,9 @@ def test_bars_alone_where_nothing_else_is_known():
 
 
 def test_a_run_of_another_model_stands_beside_no_papers_row():
-    outcome = Outcome(result(paper=ROW), {}, DATA, judge=lambda _: "other_model")
-    assert "tasks_paper" not in dict(figures(outcome))
-    assert "tasks_spearman" in dict(figures(outcome))
+    outcome = FinishedRun(result(paper=ROW), {}, DATA, status_of=lambda _: "other_model")
+    assert "tasks_paper" not in dict(run_figures(outcome))
+    assert "tasks_spearman" in dict(run_figures(outcome))
 
 
 def test_scatter_shows_every_pair_and_both_margins():
@@ -255,29 +255,30 @@ def test_titles_are_taken_literally():
 
 
 def test_vector_and_png_at_column_width(tmp_path):
-    files = draw(with_plane(), SERIES, tmp_path, DATA)
+    files = draw_run(with_plane(), SERIES, tmp_path, DATA)
     assert sorted(file.suffix for file in files) == [".png"] * 5 + [".svg"] * 5
     assert all(file.parent == tmp_path and file.is_file() for file in files)
     assert imread(tmp_path / "training_curve.png").shape[1] == 990  # 3.3 inches at 300 dots
     assert re.search(r'width="237.6pt"', (tmp_path / "training_curve.svg").read_text(encoding="utf-8"))
 
 
+@pytest.mark.exhaustive
 def test_equal_results_are_equal_files_whatever_the_callers_style(tmp_path):
-    first = draw(with_plane(), SERIES, tmp_path / "one", DATA)
+    first = draw_run(with_plane(), SERIES, tmp_path / "one", DATA)
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": None}):
-        second = draw(with_plane(), SERIES, tmp_path / "two", DATA)
+        second = draw_run(with_plane(), SERIES, tmp_path / "two", DATA)
     assert [file.name for file in first] == [file.name for file in second]
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
     assert "2026" not in first[0].read_text(encoding="utf-8")
 
 
 def test_names_of_files_are_safe(tmp_path):
-    files = draw(result(), {"my/own pairs": {"gold": GOLD, "cosine": COSINE}}, tmp_path)
+    files = draw_run(result(), {"my/own pairs": {"gold": GOLD, "cosine": COSINE}}, tmp_path)
     assert tmp_path / "similarity_my_own_pairs.svg" in files
 
 
 def test_global_state_is_left_alone(tmp_path):
     before, backend = dict(mpl.rcParams), mpl.rcParams["backend"]
-    draw(result(), {}, tmp_path)
+    draw_run(result(), {}, tmp_path)
     assert dict(mpl.rcParams) == before
     assert mpl.rcParams["backend"] == backend

@@ -8,8 +8,8 @@ import pytest
 
 from cse_cli.core.run_folder import RunFolder, model_of_run
 from cse_cli.evaluation.encoder import SentenceEncoder
-from cse_cli.evaluation.evaluate import Request, score_models
-from cse_cli.evaluation.tasks import tasks
+from cse_cli.evaluation.evaluate import Settings, score_models
+from cse_cli.evaluation.tasks import parse_tasks
 from registry import catalogue
 from registry.errors import MissingError
 from tests.shrunken import pairs
@@ -24,7 +24,7 @@ def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("asked", "used"), [(None, 64), (16, 16), (500, 64)])
 def test_the_length_is_the_model_s_own_at_most(asked, used, tmp_path):
-    (one,) = score_models([str(tiny_bert(tmp_path))], tasks("stsb"), Request("mean", asked, 8, "cpu"))
+    (one,) = score_models([str(tiny_bert(tmp_path))], parse_tasks("stsb"), Settings("mean", asked, 8, "cpu"))
     assert one.max_length == used
     assert one.pooling == "mean"
     assert one.fingerprints == {"stsb/test": "digest"}
@@ -44,7 +44,7 @@ def test_every_evaluator_of_a_model_asks_one_encoder(tmp_path, monkeypatch):
     heard = []
     monkeypatch.setattr("cse_cli.evaluation.evaluate.SentenceEncoder", Counted)
     models = [str(tiny_bert(tmp_path / name)) for name in ("one", "two")]
-    score_models(models, tasks("stsb,geometry"), Request(None, None, 8, "cpu"), heard.append)
+    score_models(models, parse_tasks("stsb,geometry"), Settings(None, None, 8, "cpu"), heard.append)
     assert len(made) == 2
     assert heard[0] == f"{models[0]}: stsb"
     assert len(heard) == 2 * 4
@@ -55,13 +55,13 @@ def test_missing_data_is_told_before_a_model_is_opened(tmp_path, monkeypatch):
     monkeypatch.delenv("CSE_DATA", raising=False)
     monkeypatch.setattr("cse_cli.evaluation.evaluate.open_encoder", lambda *_: pytest.fail("opened"))
     with pytest.raises(MissingError, match=r"dataset 'mr', split 'all' .* is not on this machine"):
-        score_models([str(tiny_bert(tmp_path))], tasks("transfer"), Request(None, None, 8, "cpu"))
+        score_models([str(tiny_bert(tmp_path))], parse_tasks("transfer"), Settings(None, None, 8, "cpu"))
 
 
 def test_a_missing_second_model_is_told_before_the_first_is_scored(tmp_path, monkeypatch):
     monkeypatch.setattr("cse_cli.evaluation.evaluate.open_encoder", lambda *_: pytest.fail("opened"))
     with pytest.raises(MissingError, match="does not exist"):
-        score_models([str(tiny_bert(tmp_path)), "./nowhere"], tasks("stsb"), Request(None, None, 8, "cpu"))
+        score_models([str(tiny_bert(tmp_path)), "./nowhere"], parse_tasks("stsb"), Settings(None, None, 8, "cpu"))
 
 
 def saved_run(run_id: str, model: bool = True) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cse_cli.core.results import STS_TASKS
-from cse_cli.evaluation.tasks import tasks
+from cse_cli.evaluation.tasks import parse_tasks
 from registry import EVALUATORS
 from registry.errors import CseError, MissingError, UnknownNameError
 from registry.types import Evaluator
@@ -15,7 +15,7 @@ GEOMETRY = ("alignment_uniformity", "similarity_profile", "singular_values")
 
 
 def sources(asked: str) -> dict[str, tuple[str, str]]:
-    return {name: (task.params["dataset"], task.params["split"]) for name, task in tasks(asked).items()}
+    return {name: (task.params["dataset"], task.params["split"]) for name, task in parse_tasks(asked).items()}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_data_sets_of_pairs(asked, expected):
 
 
 def test_the_seven_sets_of_the_averages_are_those_of_the_word():
-    assert tuple(tasks("sts")) == STS_TASKS
+    assert tuple(parse_tasks("sts")) == STS_TASKS
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_seven_sets_of_the_averages_are_those_of_the_word():
     ],
 )
 def test_words(asked, names):
-    found = tasks(asked)
+    found = parse_tasks(asked)
     assert tuple(found) == names
     assert all(task.params.get("task", name) == name for name, task in found.items())
 
@@ -61,15 +61,15 @@ def test_words(asked, names):
 def test_a_file_of_pairs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.tsv").write_text("rating\tsentence1\tsentence2\n1\ta\tb\n2\tc\td\n", encoding="utf-8")
-    found = tasks("own.tsv,stsb", ["own.tsv.score_column=rating", "sts.bootstrap=5", "own.tsv.bootstrap=9"])
+    found = parse_tasks("own.tsv,stsb", ["own.tsv.score_column=rating", "sts.bootstrap=5", "own.tsv.bootstrap=9"])
     assert [task.component for task in found.values()] == ["sts", "sts"]
     assert found["own.tsv"].params["file"] == "own.tsv"
     assert (found["own.tsv"].params["bootstrap"], found["stsb"].params["bootstrap"]) == (9, 5)
     assert sorted(found["own.tsv"].changed) == ["bootstrap", "score_column"]
     with pytest.raises(CseError, match=r"own\.tsv:1: no column 'score'"):
-        tasks("own.tsv")
+        parse_tasks("own.tsv")
     with pytest.raises(MissingError, match=r"Did you mean 'own\.tsv'"):
-        tasks("owm.tsv")
+        parse_tasks("owm.tsv")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_file_of_pairs(tmp_path, monkeypatch):
 )
 def test_what_is_no_task(asked, says):
     with pytest.raises(CseError) as caught:
-        tasks(asked)
+        parse_tasks(asked)
     assert says in str(caught.value)
     assert caught.value.exit_code == 2
     assert caught.value.next_action
@@ -101,7 +101,7 @@ def test_what_is_no_task(asked, says):
 
 def test_an_unknown_task_tells_what_there_is():
     with pytest.raises(UnknownNameError) as caught:
-        tasks("nothing")
+        parse_tasks("nothing")
     assert "all, geometry, sts, sts_zh, transfer" in str(caught.value.next_action)
 
 
@@ -121,25 +121,25 @@ def test_an_unknown_task_tells_what_there_is():
 )
 def test_wrong_settings(assignments, says):
     with pytest.raises(CseError) as caught:
-        tasks("stsb,mr", assignments)
+        parse_tasks("stsb,mr", assignments)
     assert says in str(caught.value)
     assert caught.value.next_action
 
 
 def test_a_task_s_own_setting_wins_over_its_component_s_in_any_order():
     for order in (["mr.folds=3", "transfer.folds=5"], ["transfer.folds=5", "mr.folds=3"]):
-        found = tasks("mr,cr", order)
+        found = parse_tasks("mr,cr", order)
         assert (found["mr"].params["folds"], found["cr"].params["folds"]) == (3, 5)
 
 
 def test_parameters_a_component_needs_can_be_given():
-    found = tasks("sts_average", ['sts_average.datasets=["stsb", "sickr"]', "sts_average.split=dev"])
+    found = parse_tasks("sts_average", ['sts_average.datasets=["stsb", "sickr"]', "sts_average.split=dev"])
     assert found["sts_average"].params["datasets"] == ["stsb", "sickr"]
 
 
 def test_a_task_of_mteb_is_named_with_a_slash():
     pytest.importorskip("mteb", reason="mteb is not installed (extra 'mteb')")
-    assert tasks("mteb/STSBenchmark")["mteb/STSBenchmark"].params["task"] == "STSBenchmark"
+    assert parse_tasks("mteb/STSBenchmark")["mteb/STSBenchmark"].params["task"] == "STSBenchmark"
 
 
 # --- plug-ins --------------------------------------------------------------------------------------------------------
@@ -175,22 +175,22 @@ def plugin(monkeypatch):
 
 def test_a_plugin_joins_words_and_brings_its_own(plugin):
     plugin("brought")
-    assert {name: task.params for name, task in tasks("letters,cab").items()} == {
+    assert {name: task.params for name, task in parse_tasks("letters,cab").items()} == {
         "a": {"word": "a"},
         "abc": {"word": "abc"},
         "cab": {"word": "cab"},
     }
-    assert set(tasks("all")) == {*STS_TASKS, *TRANSFER, *GEOMETRY, "abc"}
-    assert tasks("geometry")["brought"].params == {"word": "brought"}
+    assert set(parse_tasks("all")) == {*STS_TASKS, *TRANSFER, *GEOMETRY, "abc"}
+    assert parse_tasks("geometry")["brought"].params == {"word": "brought"}
 
 
 def test_two_components_with_a_task_of_one_name(plugin):
     plugin("brought", suites={"all": ("stsb",)}, parameters_for=classmethod(lambda cls, name: {"word": name}))
     with pytest.raises(CseError, match=r"a task called 'stsb': sts \(from cse\) and brought \(from tests\)"):
-        tasks("all")
+        parse_tasks("all")
 
 
 def test_a_component_that_does_not_know_its_own_task(plugin):
     plugin("brought", suites={"letters": ("xyz",)})
     with pytest.raises(CseError, match=r"evaluator 'brought' \(from tests\) lists the task 'xyz'"):
-        tasks("letters")
+        parse_tasks("letters")

@@ -6,12 +6,14 @@ import json
 import math
 import re
 import sys
+from dataclasses import asdict
 
 import pytest
 
+from cse_cli.core.console import write_json
 from cse_cli.evaluation.evaluate import Scored
-from cse_cli.evaluation.tasks import tasks
-from cse_cli.evaluation.view import print_scores, write_json
+from cse_cli.evaluation.tasks import parse_tasks
+from cse_cli.evaluation.view import print_scores
 
 LONG = "/home/somebody/models/sentence-transformers/all-MiniLM-L6-v2-from-last-year"
 
@@ -51,7 +53,7 @@ def printed(capsys, monkeypatch):
 
 
 def test_models_by_tasks_with_their_mean(printed):
-    asked = tasks("stsb,sickr,mr")
+    asked = parse_tasks("stsb,sickr,mr")
     out = printed(scored(asked, "a", "b"), asked)
     assert [line.split() for line in out.split("\n")] == [
         ["model", "pooling", "max_length", "precision", "seconds"],
@@ -72,7 +74,7 @@ def test_models_by_tasks_with_their_mean(printed):
 
 
 def test_a_single_task_shows_its_metrics_with_decimals_for_their_size(printed):
-    asked = tasks("alignment_uniformity")
+    asked = parse_tasks("alignment_uniformity")
     one = scored(asked, "a", value=-1.23456)
     *_, heading, columns, row, _ = printed(one, asked).split("\n")
     assert heading == "alignment_uniformity"
@@ -81,7 +83,7 @@ def test_a_single_task_shows_its_metrics_with_decimals_for_their_size(printed):
 
 
 def test_what_was_set_stands_in_the_heading(printed):
-    asked = tasks("mr,cr,stsb", ["transfer.classifier=logistic", "mr.folds=3", "stsb.bootstrap=9"])
+    asked = parse_tasks("mr,cr,stsb", ["transfer.classifier=logistic", "mr.folds=3", "stsb.bootstrap=9"])
     out = printed(scored(asked, "a"), asked)
     assert "\ntransfer: accuracy (classifier = logistic; mr: folds = 3)\n" in out
     assert "\nsts: stsb (bootstrap = 9)\n" in out
@@ -89,14 +91,14 @@ def test_what_was_set_stands_in_the_heading(printed):
 
 
 def test_the_mean_is_that_of_what_is_printed(printed):
-    asked = tasks("stsb,sickr")
+    asked = parse_tasks("stsb,sickr")
     one = scored(asked, "a")[0]
     one.scores["stsb"]["spearman"], one.scores["sickr"]["spearman"] = 70.004, 70.016
     assert printed([one], asked).rstrip().split("\n")[-1].split() == ["a", "70.00", "70.02", "70.01"]
 
 
 def test_nan_is_shown_and_harms_no_other_column(printed):
-    asked = tasks("stsb,sickr")
+    asked = parse_tasks("stsb,sickr")
     one = scored(asked, "a")[0]
     one.scores["stsb"]["spearman"] = math.nan
     assert printed([one], asked).rstrip().split("\n")[-1].split() == ["a", "nan", "70.50", "nan"]
@@ -105,7 +107,7 @@ def test_nan_is_shown_and_harms_no_other_column(printed):
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 @pytest.mark.parametrize("models", [("a",), ("mini_en", LONG), ("one", "two", LONG, LONG + "-again")])
 def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(printed, width, models):
-    asked = tasks("sts,transfer,geometry")
+    asked = parse_tasks("sts,transfer,geometry")
     out = printed(scored(asked, *models), asked, width)
     assert max(map(len, out.split("\n"))) <= width
     assert "…" not in out
@@ -116,7 +118,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(printed, width,
 
 
 def test_tasks_are_the_rows_where_they_do_not_fit_beside_each_other(printed):
-    asked = tasks("sts")
+    asked = parse_tasks("sts")
     lines = printed(scored(asked, "first", "second"), asked, 60).split("\n")
     assert lines[5].split() == ["first", "second"]
     assert lines[6].split() == ["sts12", "70.00", "71.00"]
@@ -124,7 +126,7 @@ def test_tasks_are_the_rows_where_they_do_not_fit_beside_each_other(printed):
 
 
 def test_long_names_become_numbers_that_the_first_table_explains(printed):
-    asked = tasks("sts")
+    asked = parse_tasks("sts")
     lines = printed(scored(asked, "mini_en", LONG), asked, 80).split("\n")
     assert lines[1].split()[:2] == ["1", "mini_en"]
     assert lines[2].split()[0] == "2"
@@ -134,7 +136,7 @@ def test_long_names_become_numbers_that_the_first_table_explains(printed):
 
 
 def test_a_pipe_gets_whole_names(printed):
-    asked = tasks("sts,transfer")
+    asked = parse_tasks("sts,transfer")
     out = printed(scored(asked, *(f"{LONG}-{number}" for number in range(4))), asked)
     assert out.count(f"{LONG}-3 ") == 3
     assert "\x1b" not in out
@@ -142,15 +144,15 @@ def test_a_pipe_gets_whole_names(printed):
 
 
 def test_names_are_no_markup(printed):
-    asked = tasks("stsb")
+    asked = parse_tasks("stsb")
     assert "runs/[bold]x" in printed(scored(asked, "runs/[bold]x"), asked)
 
 
 def test_json_has_null_for_what_is_no_number(capsys):
-    asked = tasks("stsb")
+    asked = parse_tasks("stsb")
     (one,) = scored(asked, "a")
     one.scores["stsb"]["pearson"] = math.nan
-    write_json([one])
+    write_json({"models": [asdict(one)]})
     document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert document["schema_version"] == 1
     assert document["models"][0]["scores"]["stsb"]["pearson"] is None

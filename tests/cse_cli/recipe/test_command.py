@@ -15,7 +15,7 @@ from registry.tokens import Embedded
 from registry.types import Augmenter, Step
 from tests.cse_cli.runs.running import cse
 
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))
 COUNT = len(list(RECIPES.rglob("*.toml"))) - STUDIES
 
@@ -111,6 +111,7 @@ def test_show_component_as_json(capsys):
     }  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_show_every_component(capsys):
     for registry in REGISTRIES:
         for entry in registry:
@@ -146,6 +147,7 @@ def test_show_suggests(name, near, capsys):
     assert f"'{near}'" in err
 
 
+@pytest.mark.exhaustive
 def test_check_everything(capsys):
     code, out, err = cse("check", capsys=capsys)
     assert (code, err) == (0, "")

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cse_cli.recipe.errors import Place, Span, positions
+from cse_cli.recipe.errors import Position, Span, positions
 
 TEXT = """\
 title = "ä"  # comment
@@ -55,13 +55,13 @@ def test_every_form_of_key():
         ("q", "r", "t"): ((18, 1), (18, 5)),
     }
     for keys, (key, value) in expected.items():
-        assert spans[keys] == Span(Place(*key), Place(*value)), keys
+        assert spans[keys] == Span(Position(*key), Position(*value)), keys
 
 
 def test_columns_count_characters_and_survive_crlf():
     spans = positions('a = [ "ää", 1 ]\r\nb = 2\r\n')
-    assert spans[("a", 1)].value == Place(1, 13)
-    assert spans[("b",)].value == Place(2, 5)
+    assert spans[("a", 1)].value == Position(1, 13)
+    assert spans[("b",)].value == Position(2, 5)
 
 
 KEYS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=5)

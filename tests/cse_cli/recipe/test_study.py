@@ -32,10 +32,6 @@ set = ["queue.length=384"]
 """
 
 
-def test_there_are_many_kinds_of_mistakes():
-    assert len({broken.name for broken in BROKEN}) == len(BROKEN) >= 35
-
-
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: b.name)
 def test_broken_study(broken: Broken, folder: Path, home: Path, capsys):
     (folder / "broken.toml").write_text(broken.text, encoding="utf-8")
@@ -157,6 +153,7 @@ def test_studies_are_no_recipes(folder):
     assert "studies/mine" in [study.name for study in studies_of("ifcl", "queue_length")]
 
 
+@pytest.mark.exhaustive
 def test_every_shipped_study_is_valid():
     """Down to each cell's recipe."""
     names = list(all_studies())

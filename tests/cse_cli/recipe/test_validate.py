@@ -35,6 +35,7 @@ def changed(tables: dict[str, Any], path: tuple, value: Any) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.exhaustive
 def test_every_value_replaced_by_every_odd_one():
     loaded = load("ifcl_en")
     tables = loaded.recipe.resolved()

@@ -75,7 +75,7 @@ def exactly(asked: Mapping[str, Asked]) -> dict[str, tuple[Result, dict[int, flo
 
             patch.setattr(running, "resolve", still)
             states: list[dict[str, torch.Tensor]] = []
-            patch.setattr(running, "state_digest", lambda state, states=states: str(states.append(state)))
+            patch.setattr(loop, "state_digest", lambda state, states=states: str(states.append(state)))
             heard = Heard()
             found[name] = running.execute(job(one), heard), heard.losses, states[0] if states else {}
     return found
@@ -101,7 +101,7 @@ def end_after(asked: Asked, at: int) -> str:
     """End a run after some steps and return its id."""
     began: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        take, begin = Stepper.take, running._begin
+        take, begin = Stepper.take, running._open_run
 
         def stopping(self: Stepper, done: int, *rest: Any) -> Taken:
             if done == at:
@@ -114,7 +114,7 @@ def end_after(asked: Asked, at: int) -> str:
             return tracker, folder
 
         patch.setattr(Stepper, "take", stopping)
-        patch.setattr(running, "_begin", kept)
+        patch.setattr(running, "_open_run", kept)
         with pytest.raises(Stop):
             running.execute(job(asked), Silent())
     return began[0]

@@ -6,14 +6,12 @@ import sys
 
 import pytest
 
-from cse_cli.app import app, run
+from cse_cli.app import run
 
 
 def cse(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     """Run `cse` and return exit code, stdout and stderr."""
     before = sys.argv
-    app.registered_commands.clear()
-    app.registered_groups.clear()
     sys.argv = ["cse", *arguments]
     try:
         with pytest.raises(SystemExit) as ended:

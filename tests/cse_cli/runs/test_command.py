@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from cse_cli.core.results import Result
 from cse_cli.tracking.store import Store
-from cse_cli.training.trainer import Trainer
+from cse_cli.training.trainer import Stepper, Taken
 from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import Small, recipe
@@ -132,6 +133,7 @@ def test_tables_on_stdout_progress_on_stderr(file, run, store):
     assert "dev.spearman" not in out
 
 
+@pytest.mark.exhaustive
 def test_two_files_of_one_name_are_two_tables(folder, parts, run, store):
     (folder / "other").mkdir()
     first, second = recipe(folder, parts), recipe(folder / "other", parts, steps=2)
@@ -206,10 +208,10 @@ def test_text_longer_than_the_model_takes_is_refused(file, run, store):
 
 
 def test_a_full_device_is_a_message(file, run, store, monkeypatch):
-    def full(self: Trainer) -> None:
+    def full(*_: Any) -> Taken:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
-    monkeypatch.setattr(Trainer, "_step", full)
+    monkeypatch.setattr(Stepper, "take", full)
     code, out, err = run(file)
     assert (code, out) == (1, "")
     assert "Tried to allocate 2.00 GiB.\n  → lower train.batch_size" in err
@@ -222,15 +224,15 @@ def test_a_full_device_is_a_message(file, run, store, monkeypatch):
 @pytest.fixture
 def killed(file: str, run: Run, store: Store, monkeypatch: pytest.MonkeyPatch) -> str:
     """Stop a run by Ctrl-C before its third step; return its id."""
-    step = Trainer._step
+    take = Stepper.take
 
-    def stopping(self: Trainer) -> None:
-        if self.progress.step == 2:
+    def stopping(self: Stepper, done: int, *rest: Any) -> Taken:
+        if done == 2:
             raise KeyboardInterrupt
-        step(self)
+        return take(self, done, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_step", stopping)
+        patched.setattr(Stepper, "take", stopping)
         code, out, err = run(file, "--seed", "8")
     (one,) = store.client.search_runs([store.experiment])
     run_id = str(one.info.run_id)
@@ -295,6 +297,7 @@ def test_another_seed_is_a_changed_setting(killed, file, run, how, named):
     assert "  train.seed: 8 → 9\n" in err
 
 
+@pytest.mark.exhaustive
 def test_prose_may_change(killed, file, run):
     code, out, _ = run(file, "--resume", killed, "--set", "title=Other", "--set", "description=more", "--json")
     (one,) = results(out)
@@ -311,7 +314,7 @@ def test_a_resumed_run_needs_no_recipe_file(killed, file, folder, run):
 def test_resume_takes_up_one_run(more, killed, file, run):
     code, _, err = run(file, *more, "--resume", killed)
     assert code == 2
-    assert "--resume takes up one run" in err
+    assert "--resume takes one run" in err
 
 
 def test_an_unknown_run_id(killed, run):

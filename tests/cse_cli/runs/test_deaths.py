@@ -14,7 +14,7 @@ from tests.cse_cli.runs.commands import CSE, below, ended, gone, ranks, results,
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import recipe, small
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 SECONDS = 10.0
 """Longest time from a death to the end of the command."""

@@ -9,7 +9,7 @@ import pytest
 
 from cse_cli.core.console import Silent
 from cse_cli.core.run_folder import find
-from cse_cli.data.pack import archived, pack, unpack
+from cse_cli.data.pack import archive_names, unpack_archive, write_archive
 from cse_cli.data.requirements import fetch, merged_requirements
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job
@@ -134,14 +134,16 @@ def test_an_archive_takes_a_run_to_a_machine_without_internet(world, tmp_path, m
 
     server, recipe = world
     here = fetch(merged_requirements([load(recipe).recipe]), lambda *_: None)
-    pack(archived([path for one in here for path in one.paths]), [recipe], tmp_path / "r.tar", lambda *_: None)
+    write_archive(
+        archive_names([path for one in here for path in one.paths]), [recipe], tmp_path / "r.tar", lambda *_: None
+    )
     expected = execute(job(recipe), Silent())
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     hub.unreachable.cache_clear()
     with pytest.raises(MissingError, match="3 things"):
         fetch(merged_requirements([load(recipe).recipe]), lambda *_: None)
-    unpack(tmp_path / "r.tar", lambda *_: None)
+    unpack_archive(tmp_path / "r.tar", lambda *_: None)
     server.log.clear()
     assert execute(job(recipe), Silent()).last_state == expected.last_state
     assert server.log == []

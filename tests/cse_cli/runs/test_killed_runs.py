@@ -15,7 +15,7 @@ from tests.cse_cli.tracking.stores import fresh_store, points
 from tests.forked import Forked
 from tests.shrunken import recipe, small
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 STEPS = 400
 

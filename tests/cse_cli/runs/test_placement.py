@@ -12,7 +12,8 @@ from cse_cli.core.devices import choose
 from cse_cli.core.distributed import own_device
 from cse_cli.core.processes import VARIABLES, Place, place
 from cse_cli.recipe.load import load
-from cse_cli.runs.distributed import Way, way
+from cse_cli.runs.placement import Placement, choose_placement
+from cse_cli.runs.request import RunRequest
 from cse_cli.training.build import Job
 from registry.errors import CseError
 from tests.cse_cli.runs.running import cse
@@ -38,6 +39,10 @@ def cuda(monkeypatch: pytest.MonkeyPatch):
     return there_are
 
 
+def placement(jobs: list[Job], device: str = "auto", processes: int | None = None, workers: int | None = None):
+    return choose_placement(jobs, RunRequest(device=device, processes=processes, workers=workers))
+
+
 def torchrun(monkeypatch: pytest.MonkeyPatch, **changed: str) -> None:
     for name, value in {**TORCHRUN, **changed}.items():
         monkeypatch.setenv(name, value)
@@ -59,25 +64,25 @@ def torchrun(monkeypatch: pytest.MonkeyPatch, **changed: str) -> None:
 )
 def test_one_run_takes_all_devices(devices, device, processes, job, cuda):
     cuda(devices)
-    assert way([job], device, None, None) == Way(processes)
+    assert placement([job], device, None, None) == Placement(processes)
 
 
 def test_several_runs_take_a_device_each(job, cuda):
     cuda(2)
-    assert way([job] * 5, "auto", None, None) == Way(places=("cuda:0", "cuda:1"))
-    assert way([job] * 5, "cuda", None, None) == Way(places=("cuda:0", "cuda:1"))
-    assert way([job] * 5, "auto", None, 4) == Way(places=("cuda:0", "cuda:1", "cuda:0", "cuda:1"))
-    assert way([job] * 5, "auto", 2, None) == Way(2)
-    assert way([job] * 5, "auto", 1, None) == Way(1)
+    assert placement([job] * 5, "auto", None, None) == Placement(devices=("cuda:0", "cuda:1"))
+    assert placement([job] * 5, "cuda", None, None) == Placement(devices=("cuda:0", "cuda:1"))
+    assert placement([job] * 5, "auto", None, 4) == Placement(devices=("cuda:0", "cuda:1", "cuda:0", "cuda:1"))
+    assert placement([job] * 5, "auto", 2, None) == Placement(2)
+    assert placement([job] * 5, "auto", 1, None) == Placement(1)
     cuda(4)
-    assert way([job] * 2, "auto", None, None) == Way(places=("cuda:0", "cuda:1"))
+    assert placement([job] * 2, "auto", None, None) == Placement(devices=("cuda:0", "cuda:1"))
 
 
 def test_on_the_cpu_runs_follow_each_other_unless_asked(job, cuda):
     cuda(0)
-    assert way([job] * 5, "auto", None, None) == Way()
-    assert way([job] * 5, "auto", None, 2) == Way(places=("auto", "auto"))
-    assert way([job] * 2, "cpu", None, 1) == Way()
+    assert placement([job] * 5, "auto", None, None) == Placement()
+    assert placement([job] * 5, "auto", None, 2) == Placement(devices=("auto", "auto"))
+    assert placement([job] * 2, "cpu", None, 1) == Placement()
 
 
 @pytest.mark.parametrize(
@@ -96,23 +101,23 @@ def test_on_the_cpu_runs_follow_each_other_unless_asked(job, cuda):
 def test_numbers_that_cannot_be_had(devices, device, processes, says, job, cuda):
     cuda(devices)
     with pytest.raises(CseError) as caught:
-        way([job], device, processes, None)
+        placement([job], device, processes, None)
     assert re.search(says, str(caught.value))
 
 
 def test_processes_and_workers_exclude_each_other(job):
     with pytest.raises(CseError, match="exclude each other"):
-        way([job], "cpu", 2, 2)
+        placement([job], "cpu", 2, 2)
 
 
 def test_a_process_of_torchrun_starts_none(job, cuda, monkeypatch):
     cuda(4)
     torchrun(monkeypatch)
-    assert way([job], "auto", None, None) == way([job] * 3, "auto", None, None) == Way()
+    assert placement([job], "auto", None, None) == placement([job] * 3, "auto", None, None) == Placement()
     with pytest.raises(CseError, match="--processes: torchrun has started"):
-        way([job], "auto", 2, None)
+        placement([job], "auto", 2, None)
     with pytest.raises(CseError, match="--workers: torchrun has started"):
-        way([job], "auto", None, 2)
+        placement([job], "auto", None, 2)
 
 
 def test_the_place_among_others(monkeypatch):

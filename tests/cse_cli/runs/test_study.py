@@ -13,7 +13,7 @@ from cse_cli.core.results import Result
 from cse_cli.recipe.load import load
 from cse_cli.runs.study import claim
 from cse_cli.tracking.store import Store
-from cse_cli.training.trainer import Trainer
+from cse_cli.training.trainer import Stepper, Taken
 from tests.cse_cli.recipe.tiny_study import grid, runs, times
 from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
@@ -71,6 +71,7 @@ def test_cells_and_seeds(folder, run, store):
     assert about["std"] == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
 
 
+@pytest.mark.exhaustive
 def test_what_is_finished_is_not_done_again(folder, run, store):
     run("small.toml", "--seed", "0", "--set", "losses.info_nce.temperature=0.1")
     (first,) = times(store)
@@ -100,6 +101,7 @@ def test_what_is_finished_is_not_done_again(folder, run, store):
     assert "Tiny [red]one" in out
 
 
+@pytest.mark.exhaustive
 def test_cells_of_one_experiment_run_once(folder, run, store):
     code, out, err = run(grid(folder, "[0.1, 0.05]", more='set = ["losses.info_nce.weight=1.0"]'), "--json")
     assert code == 0
@@ -164,23 +166,23 @@ def test_an_unfinished_run_is_taken_up(folder, run, store, monkeypatch):
     recipe_file = folder / "small.toml"
     recipe_file.write_text(recipe_file.read_text().replace("steps = 3", "steps = 6"))
     grid(folder, "[0.05, 0.1]")
-    steps = Trainer._step
-    done = []
+    take = Stepper.take
+    taken = []
 
-    def interrupted(trainer: Trainer) -> None:
-        if len(done) == 3:
+    def interrupted(stepper: Stepper, *arguments: Any) -> Taken:
+        if len(taken) == 3:
             raise KeyboardInterrupt
-        done.append(1)
-        steps(trainer)
+        taken.append(1)
+        return take(stepper, *arguments)
 
-    monkeypatch.setattr(Trainer, "_step", interrupted)
+    monkeypatch.setattr(Stepper, "take", interrupted)
     code, out, err = run("tiny.toml")
     assert (code, out) == (130, "")
     assert err.rstrip().split("\n")[-1].startswith("stopped in run ")
     assert err.rstrip().endswith("the same command goes on from there: cse run tiny.toml …")
     assert [one[2] for one in runs(store)] == ["KILLED"]
 
-    monkeypatch.setattr(Trainer, "_step", steps)
+    monkeypatch.setattr(Stepper, "take", take)
     code, out, err = run("tiny.toml", "--json")
     assert code == 0
     assert "going on after step 2" in err
@@ -188,20 +190,22 @@ def test_an_unfinished_run_is_taken_up(folder, run, store, monkeypatch):
     assert set(times(store).values()) == {1}
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_cannot_go_on_starts_anew(folder, run, store, home, monkeypatch):
-    steps = Trainer._step
+    take = Stepper.take
     grid(folder, "[0.05]")
-    monkeypatch.setattr(Trainer, "_step", lambda trainer: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(Stepper, "take", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     run("tiny.toml")
     (checkpoint,) = home.glob("runs/*/checkpoint.pt")
     checkpoint.write_bytes(b"torn")
-    monkeypatch.setattr(Trainer, "_step", steps)
+    monkeypatch.setattr(Stepper, "take", take)
     code, _, err = run("tiny.toml")
     assert code == 0
     assert "cannot go on, so it starts anew: checkpoint" in err
     assert [one[2] for one in runs(store)] == ["FAILED", "FINISHED"]
 
 
+@pytest.mark.exhaustive
 def test_what_another_process_has_is_waited_for(folder, run, store, monkeypatch):
     """Its claim comes free without a result: the run is taken over."""
     grid(folder, "[0.05, 0.1]")
@@ -217,7 +221,7 @@ def test_what_another_process_has_is_waited_for(folder, run, store, monkeypatch)
     code, _, err = run("tiny.toml")
     assert code == 0
     assert waited == [1], "the free one is done first"
-    assert "waiting for 1 run that other processes are at" in err
+    assert "waiting for 1 run of other processes" in err
     assert [one[3] for one in runs(store)] == [f"tiny/losses.info_nce.temperature={t}/" for t in (0.1, 0.05)]
 
 

@@ -20,7 +20,7 @@ from tests.cse_cli.tracking.stores import fresh_store, points
 from tests.forked import Forked
 from tests.shrunken import recipe, small
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 STEPS = 150
 
@@ -124,7 +124,7 @@ def test_a_process_takes_over_what_a_killed_one_leaves(folder, store, home):
     try:
         second = cse("tiny.toml", folder=folder)
         heard = ""
-        while "waiting for 1 run that other processes are at" not in heard:
+        while "waiting for 1 run of other processes" not in heard:
             line = second.stderr.readline()
             assert line, heard
             heard += line

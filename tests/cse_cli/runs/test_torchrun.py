@@ -31,7 +31,7 @@ from tests.cse_cli.tracking.stores import fresh_store, points
 from tests.ports import unused_port
 from tests.shrunken import recipe, small
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 SAME = ["--set", "encoders.online.dropout=0.0", "--set", "train.batch_size=8"]
 """Dropout draws another mask in each process; nothing else depends on how many there are."""
@@ -149,7 +149,7 @@ def test_a_killed_machine_ends_the_other(file, store, tmp_path):
         told = [ended(process) for process in both]
     assert all(code != 0 for code, _, _ in told)
     said = "".join(err for _, _, err in told)
-    assert f"error: rank 1 of 2 (pid {last.pid} on {os.uname().nodename}) ended without a word" in said
+    assert f"error: rank 1 of 2 (pid {last.pid} on {os.uname().nodename}) ended without a message" in said
     assert statuses(store) in (["FAILED"], ["KILLED"])
 
 

@@ -19,6 +19,7 @@ from cse_cli.training.method import Method
 from cse_cli.training.step import StepState
 from cse_cli.training.trainer import parallel
 from registry.distributed import rank, world_size
+from tests.chosen import trains
 from tests.processes import on_ranks, without_dropout
 from tests.shrunken import small
 
@@ -35,7 +36,7 @@ Gradients = list[dict[str, Tensor]]
 def methods() -> list[str]:
     """Return every method: the papers' recipes and all small ones that train."""
     shipped = [name for name in all_recipes() if name.startswith(("mini/", "cross/"))]
-    return [*PAPERS, *(name for name in shipped if load(name).recipe.train.steps != 0)]
+    return [*PAPERS, *filter(trains, shipped)]
 
 
 def experiment(recipe: str, changes: list[str], dropped: list[str]) -> tuple[Experiment, Method]:
@@ -83,7 +84,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Gradients]]
         return [*on_ranks(of_each, asked), of_each(asked)]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("recipe", methods())
 def test_gradients_agree(recipe: str, both: list[dict[str, Gradients]]) -> None:
     *shared, alone = (each[recipe] for each in both)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cse_cli.core.results import Result
-from cse_cli.runs.view import print_results, shown_metrics, write_json
+from cse_cli.runs.view import print_results, shown_metrics, write_results
 from tests.cse_cli.tracking.stores import result
 
 
@@ -68,7 +68,7 @@ def test_the_shown_metric_is_the_component_s():
 @pytest.mark.parametrize("count", [0, 2])
 def test_json_is_one_document(count, capsys):
     made = [scored(seed, 70.0, title="Satzvergleich: ä") for seed in range(count)]
-    write_json(made)
+    write_results(made)
     document = json.loads(capsys.readouterr().out)
     assert document["schema_version"] == 1
     assert [Result.model_validate(one) for one in document["results"]] == made

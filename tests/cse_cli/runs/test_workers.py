@@ -14,7 +14,7 @@ from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import recipe, small
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture

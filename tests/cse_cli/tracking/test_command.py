@@ -14,8 +14,8 @@ from cse_cli import tracking
 from cse_cli.tracking import command
 from cse_cli.tracking import view as render_runs
 from cse_cli.tracking.store import Store
+from cse_cli.tracking.unsent import Change, Unsent
 from cse_cli.tracking.view import sparkline
-from cse_cli.tracking.writes import Pending, Tags
 from registry.errors import CseError
 from tests.cse_cli.tracking.stores import fresh_store, result
 
@@ -28,7 +28,7 @@ def store(home: Path) -> Store:
 @pytest.fixture
 def app() -> typer.Typer:
     app = typer.Typer()
-    command.add_runs(app)
+    app.add_typer(command.app, name="runs")
     app.command("other")(lambda: None)
     return app
 
@@ -60,7 +60,8 @@ def test_a_pipe_gets_tab_separated_lines_with_whole_ids(app: typer.Typer, run_id
 def test_a_terminal_gets_a_table(
     run_id: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from cse_cli.tracking.reader import list_runs, summary
+    from cse_cli.tracking.reader import list_runs
+    from cse_cli.tracking.view import summary
 
     monkeypatch.setattr(render_runs.sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "dumb")  # 80 columns, no colours
@@ -112,7 +113,7 @@ def test_close_and_sync_say_what_they_did(app: typer.Typer, store: Store) -> Non
     run_id = tracking.start("run", {}, {"cse.pid": "999999999"}).run_id
     assert call(app, "close", run_id[:8]) == f"{run_id[:8]} run: KILLED\n"
     assert call(app, "sync") == "nothing is waiting\n"
-    Pending(run_id, store.uri).add(Tags(values={"late": "yes"}))
+    Unsent(run_id).keep(store.uri, Change(tags={"late": "yes"}))
     assert "cse runs sync" in CliRunner().invoke(app, ["runs", "ls"]).stderr
     assert call(app, "sync") == f"{run_id[:8]}: 1 records sent\n"
     assert store.client.get_run(run_id).data.tags["late"] == "yes"
@@ -129,7 +130,7 @@ def test_close_and_sync_say_what_they_did(app: typer.Typer, store: Store) -> Non
 def test_errors_are_one_message_and_the_right_code(
     app: typer.Typer, store: Store, arguments: list[str], code: int, says: str
 ) -> None:
-    Pending("f" * 32, "http://127.0.0.1:9").add(Tags(values={"a": "b"}))
+    Unsent("f" * 32).keep("http://127.0.0.1:9", Change(tags={"a": "b"}))
     error = CliRunner().invoke(app, arguments).exception
     assert isinstance(error, CseError)
     assert error.exit_code == code

@@ -20,9 +20,9 @@ from cse_cli.tracking.reader import (
     finished_results,
     is_stale,
     list_runs,
-    summary,
 )
 from cse_cli.tracking.store import Store
+from cse_cli.tracking.view import summary
 from registry.errors import CseError, UnknownNameError
 from tests.cse_cli.tracking.stores import result
 
@@ -151,16 +151,3 @@ def test_on_another_machine_the_heartbeat_decides() -> None:
     assert not is_stale(elsewhere, now + SILENCE - timedelta(minutes=1))
     assert is_stale(elsewhere, now + SILENCE + timedelta(minutes=1))
     assert not is_stale({}, now)
-
-
-@pytest.mark.slow
-def test_two_hundred_results_are_read_in_seconds(store: Store) -> None:
-    for seed in range(200):
-        run = store.client.create_run(store.experiment)
-        folder = Path(run.info.artifact_uri.removeprefix("file://"))
-        folder.mkdir(parents=True)
-        (folder / "result.json").write_text(result(seed=seed).model_dump_json())
-        store.client.set_terminated(run.info.run_id)
-    begin = time.monotonic()
-    assert len(finished_results()) == 200
-    assert time.monotonic() - begin < 5

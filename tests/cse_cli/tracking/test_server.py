@@ -16,12 +16,11 @@ from pathlib import Path
 import pytest
 
 from cse_cli import tracking
-from cse_cli.tracking import mlflow_tracker
-from cse_cli.tracking import server as pages
+from cse_cli.tracking import command, mlflow_tracker
+from cse_cli.tracking.command import free_port
 from cse_cli.tracking.reader import details, finished_results
-from cse_cli.tracking.server import free_port
 from cse_cli.tracking.store import Store, open_store
-from cse_cli.tracking.writes import waiting
+from cse_cli.tracking.unsent import waiting
 from registry.errors import TrackingError
 from tests.cse_cli.tracking.stores import points, result
 from tests.ports import unused_port
@@ -62,15 +61,15 @@ def server(folder: Path, port: int) -> Iterator[None]:
         process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_server_may_go_away_in_the_middle_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     port = unused_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(mlflow_tracker, "FLUSH_SECONDS", 0.0)
-    monkeypatch.setattr(mlflow_tracker, "_FIRST_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(mlflow_tracker, "SEND_SECONDS", 0.0)
+    monkeypatch.setattr(mlflow_tracker, "RETRY_SECONDS", 0.0)
     with server(tmp_path, port):
         tracker = tracking.start("run", {"a": "1"}, {"cse.recipe": "r"})
         for step in range(10):
@@ -101,7 +100,7 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
     assert (shown.err.count("does not answer"), shown.err.count("answers again")) == (1, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_the_pages_come_up_on_the_loopback_and_go_with_ctrl_c(store: Store) -> None:
     tracking.start("run", {}, {}).finish("FINISHED")
     command = [sys.executable, "-m", "cse_cli", "ui", "--no-browser"]
@@ -138,24 +137,20 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Healthy).serve_forever()
 """
 
 
+@pytest.mark.process
 def test_a_port_that_another_was_faster_to_take_is_not_shown_as_ours(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    taken, left = unused_port(), unused_port()
-    monkeypatch.setattr(pages, "_command", lambda _store, port: [sys.executable, "-c", SERVER, str(port)])
-    offered = iter([taken, left])
-    monkeypatch.setattr(pages, "free_port", lambda _wanted: next(offered))
-    shown = []
-
-    def ready(url: str) -> None:
-        shown.append(url)
-        raise KeyboardInterrupt
-
-    with subprocess.Popen([sys.executable, "-c", SERVER, str(taken)], stderr=subprocess.DEVNULL) as other:
+    port = unused_port()
+    monkeypatch.setattr(command, "_server", lambda _store, port: [sys.executable, "-c", SERVER, str(port)])
+    before = signal.getsignal(signal.SIGTERM)
+    with subprocess.Popen([sys.executable, "-c", SERVER, str(port)], stderr=subprocess.DEVNULL) as other:
         try:
-            while not answers(taken):
+            while not answers(port):
                 assert other.poll() is None
-            pages.serve(None, ready)
+            with pytest.raises(TrackingError, match="Address already in use"):
+                command._serve(port, no_browser=True)
         finally:
+            signal.signal(signal.SIGTERM, before)
             other.kill()
-    assert [url.partition("/#")[0] for url in shown] == [f"http://127.0.0.1:{left}"]
+    assert capsys.readouterr().out == ""

@@ -84,7 +84,7 @@ def test_a_store_that_cannot_be_opened_is_refused_in_time(
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_server_that_never_answers_is_refused_in_time(silent_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent_port}")
     begin = time.monotonic()
@@ -169,7 +169,7 @@ tracker.finish("FINISHED")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_four_processes_may_use_a_new_store_at_once(home: Path) -> None:
     command = [sys.executable, "-c", PROGRAM]
     started = [subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]

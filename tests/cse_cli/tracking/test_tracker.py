@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import socket
@@ -14,9 +15,8 @@ import pytest
 
 from cse_cli import tracking
 from cse_cli.tracking import mlflow_tracker
-from cse_cli.tracking.mlflow_tracker import MlflowTracker
+from cse_cli.tracking.mlflow_tracker import MlflowTracker, legal_name
 from cse_cli.tracking.store import Store
-from cse_cli.tracking.writes import legal_name
 from registry.errors import CseError, UnknownNameError
 from tests.cse_cli.tracking.stores import points
 
@@ -94,18 +94,16 @@ def test_long_parameters_are_cut_where_it_shows(store: Store) -> None:
     assert params["long"] == "x" * 5999 + "…"
 
 
-def test_points_are_written_in_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_are_on_disk_at_once_and_written_in_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     tracker = MlflowTracker(store, tracking.start("run", {}, {}).run_id)
-    monkeypatch.setattr(mlflow_tracker, "FLUSH_SECONDS", 1e9)
-    monkeypatch.setattr(mlflow_tracker, "FLUSH_POINTS", 10)
-    for step in range(9):
-        tracker.metrics({"loss": 0.0}, step)
+    monkeypatch.setattr(mlflow_tracker, "SEND_SECONDS", 1e9)
+    for step in range(10):
+        tracker.metrics({"loss": 0.0, "nan": math.nan}, step)
+    lines = (Path(os.environ["CSE_HOME"]) / "runs" / tracker.run_id / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(10))
     assert points(store.client, tracker.run_id, "loss") == []
-    tracker.metrics({"loss": 0.0}, 9)
-    assert len(points(store.client, tracker.run_id, "loss")) == 10
-    tracker.metrics({"loss": 0.0}, 10)
     tracker.flush()
-    assert len(points(store.client, tracker.run_id, "loss")) == 11
+    assert len(points(store.client, tracker.run_id, "loss")) == 10
 
 
 def test_a_resumed_run_goes_on_without_doubles_or_new_parameters(store: Store) -> None:
@@ -133,6 +131,7 @@ def test_an_unknown_run_is_not_resumed(store: Store) -> None:
         tracking.start("run", {}, {}, run_id="ffff")
 
 
+@pytest.mark.process
 def test_a_run_of_a_living_process_is_not_resumed(store: Store) -> None:
     first = tracking.start("run", {}, {})
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
@@ -144,25 +143,21 @@ def test_a_run_of_a_living_process_is_not_resumed(store: Store) -> None:
     assert tracking.start("run", {}, {}, run_id=first.run_id).run_id == first.run_id
 
 
-def test_points_whose_writing_was_interrupted_are_neither_lost_nor_doubled(
+def test_what_breaks_in_the_stores_thread_is_raised_by_the_next_call(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracker = tracking.start("run", {}, {})
-    real = store.client.log_batch
-    opened = tracker._client  # type: ignore[attr-defined]
 
-    def interrupted(*args: object, **kwargs: object) -> None:
-        real(*args, **kwargs)
-        monkeypatch.undo()
-        raise KeyboardInterrupt
+    def broken(*_args: object, **_kwargs: object) -> None:
+        raise ZeroDivisionError
 
-    monkeypatch.setattr(opened, "log_batch", interrupted)
-    tracker.metrics({"loss": 1.0}, 1)
-    with pytest.raises(KeyboardInterrupt):
-        tracker.flush()
-    tracker.metrics({"loss": 2.0}, 2)
-    tracker.finish("KILLED")
-    assert points(store.client, tracker.run_id, "loss") == [(1, 1.0), (2, 2.0)]
+    with monkeypatch.context() as patch:
+        patch.setattr(tracker._client, "log_batch", broken)  # type: ignore[attr-defined]
+        tracker.metrics({"loss": 1.0}, 1)
+        with pytest.raises(ZeroDivisionError):
+            tracker.flush()
+    tracker.finish("FAILED")
+    assert store.client.get_run(tracker.run_id).info.status == "FAILED"
 
 
 def test_a_run_shows_that_it_lives(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +176,7 @@ def test_the_first_end_counts(store: Store) -> None:
     assert store.client.get_run(tracker.run_id).info.status == "KILLED"
 
 
+@pytest.mark.process
 def test_importing_the_package_imports_no_mlflow() -> None:
     code = "import sys, cse_cli.tracking as t; t.NullTracker().finish('FINISHED'); print('mlflow' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

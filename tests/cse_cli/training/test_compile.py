@@ -47,7 +47,7 @@ def losses(one: Stepper) -> list[float]:
     return [one.take(done).loss.item() for done in range(STEPS)]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="no C++ compiler")
 @pytest.mark.parametrize(
     ("name", "more"),

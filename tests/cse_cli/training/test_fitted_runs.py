@@ -25,6 +25,7 @@ def execute_with(path, *changes):
     return execute(Job(loaded, loaded.recipe.train.seed, "cpu"), Silent())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("few_pairs")
 @pytest.mark.parametrize("method", FITTED)
 def test_training_is_undisturbed_and_the_selected_state_is_saved(method, parts, home, tmp_path):

@@ -1,10 +1,11 @@
-"""Training goes on after a kill as if nothing had happened, keeps the best state, and stops at what is no number."""
+"""Training goes on after a kill as if nothing had happened, keeps the best state, and stops at a loss that is NaN."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from cse_cli.tracking import NullTracker
 from cse_cli.training.build import Experiment, Job, Prepared
 from cse_cli.training.checkpoint import method_state
 from cse_cli.training.method import BoundView, Method, Term
-from cse_cli.training.trainer import Trainer, state_digest
+from cse_cli.training.trainer import Taken, Trainer, state_digest
 from registry import LOSSES, QUEUES
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
@@ -125,6 +126,22 @@ class Killed(BaseException):
     pass
 
 
+def kill() -> None:
+    raise Killed
+
+
+def before_step(running: Trainer, at: int, act: Callable[[], None]) -> None:
+    """Have the trainer do something once, after `at` steps."""
+    take = running.stepper.take
+
+    def taken(done: int, *rest: Any) -> Taken:
+        if done == at:
+            act()
+        return take(done, *rest)
+
+    running.stepper.take = taken  # type: ignore[method-assign]
+
+
 @pytest.mark.parametrize(("at", "streamed"), [(1, False), (4, True), (5, False), (6, True), (13, False), (19, True)])
 def test_a_killed_run_ends_bit_for_bit_where_an_unbroken_one_does(
     text: str, tmp_path: Path, at: int, streamed: bool
@@ -134,14 +151,7 @@ def test_a_killed_run_ends_bit_for_bit_where_an_unbroken_one_does(
     whole.run()
 
     broken = trainer(tmp_path / "broken", prepared(text, streamed=streamed, checkpoint_every=3))
-    step = broken._step
-
-    def dying() -> None:
-        if broken.progress.step == at:
-            raise Killed
-        step()
-
-    broken._step = dying  # type: ignore[method-assign]
+    before_step(broken, at, kill)
     with pytest.raises(Killed):
         broken.run()
     torch.manual_seed(99)
@@ -168,20 +178,13 @@ def streamed(folder: str, text: str, stop: int | None) -> tuple[str, list[int]]:
 
     running = trainer(Path(folder), ready())
     if stop is not None:
-        step = running._step
-
-        def dying() -> None:
-            if running.progress.step == stop:
-                raise Killed
-            step()
-
-        running._step = dying  # type: ignore[method-assign]
+        before_step(running, stop, kill)
         with pytest.raises(Killed):
             running.run()
         running = trainer(Path(folder), ready())
         running.restore()
     running.run()
-    return state_digest(method_state(running.method)), running.stepper.place["used"]
+    return state_digest(method_state(running.method)), running.stepper.data_state["used"]
 
 
 @pytest.mark.process
@@ -234,15 +237,12 @@ def test_evaluation_between_steps_changes_no_weight(text: str, tmp_path: Path) -
 
 def test_a_loss_that_is_no_number_stops_with_the_step_and_the_last_checkpoint(text: str, tmp_path: Path) -> None:
     running = trainer(tmp_path / "run", prepared(text))
-    step = running._step
 
-    def poisoned() -> None:
-        if running.progress.step == 7:
-            with torch.no_grad():
-                running.experiment.scored.linear.weight.fill_(float("nan"))  # type: ignore[union-attr, operator]
-        step()
+    def poison() -> None:
+        with torch.no_grad():
+            running.experiment.scored.linear.weight.fill_(float("nan"))  # type: ignore[union-attr, operator]
 
-    running._step = poisoned  # type: ignore[method-assign]
+    before_step(running, 7, poison)
     with pytest.raises(RunFailedError, match="the loss is nan at step 8") as caught:
         running.run()
     assert "view anchor: 0% finite" in caught.value.message

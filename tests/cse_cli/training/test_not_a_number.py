@@ -18,7 +18,7 @@ from tests.cse_cli.training.test_loop import prepared, text, trainer  # noqa: F4
 
 
 def as_on_a_gpu(one: Trainer, bad: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Have the trainer believe that looking waits, and give it a loss that is no number; return steps looked at."""
+    """Have the trainer believe that looking waits, and give it a loss that is NaN; return steps looked at."""
     looked: list[int] = []
     take: Callable[..., Taken] = one.stepper.take
 
@@ -40,7 +40,7 @@ def test_nothing_is_written_after_a_loss_that_is_no_number(
 ) -> None:
     one = trainer(tmp_path / "run", prepared(text, evaluate_every=0, checkpoint_every=5))
     looked = as_on_a_gpu(one, bad=3, monkeypatch=monkeypatch)
-    with pytest.raises(RunFailedError, match="the loss is no number at step 3") as caught:
+    with pytest.raises(RunFailedError, match="the loss is nan at step 3") as caught:
         one.run()
     assert looked == [1]
     assert one.progress.step == 5

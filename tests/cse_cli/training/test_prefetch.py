@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from cse_cli.data.sources import open_text
 from cse_cli.data.stream import Stream
 from cse_cli.recipe.load import load
 from cse_cli.training.build import resolve
-from cse_cli.training.trainer import Trainer
+from cse_cli.training.trainer import Stepper, Taken
 from registry.tokens import Tokens
 from registry.types import Batch
 from tests.cse_cli.training.test_loop import prepared, text, trainer  # noqa: F401 - a fixture among them
@@ -147,21 +148,22 @@ def test_a_training_ends_the_thread_also_when_it_fails(
 ) -> None:
     one = trainer(tmp_path / "run", prepared(text))
     one.stepper.feed = Feed(one.stepper.batches.batch, one.total, CPU, True)
-    step = Trainer._step
+    take = Stepper.take
 
-    def dying(self: Trainer) -> None:
-        step(self)
-        if self.progress.step == 3:
+    def dying(self: Stepper, done: int, *rest: Any) -> Taken:
+        taken = take(self, done, *rest)
+        if done == 2:
             assert waiting() != []
             raise KeyboardInterrupt
+        return taken
 
-    monkeypatch.setattr(Trainer, "_step", dying)
+    monkeypatch.setattr(Stepper, "take", dying)
     with pytest.raises(KeyboardInterrupt):
         one.run()
     assert waiting() == []
 
 
-def test_a_place_taken_ahead_is_that_of_its_own_step(text: str) -> None:  # noqa: F811
+def test_a_state_taken_ahead_is_that_of_its_own_step(text: str) -> None:  # noqa: F811
     """A checkpoint after a step must not skip the batches that were made in advance."""
     stream, plain = (prepared(text, streamed=True).batches for _ in range(2))
     assert isinstance(stream, Stream)
@@ -170,5 +172,5 @@ def test_a_place_taken_ahead_is_that_of_its_own_step(text: str) -> None:  # noqa
     for step in range(12):
         ready = ahead.take(step)
         torch.testing.assert_close(ready.batch["anchor"].ids, plain.batch(step)["anchor"].ids, rtol=0, atol=0)
-        assert ready.place == plain.state()
+        assert ready.state == plain.state()
     ahead.close()

@@ -179,7 +179,7 @@ def test_a_training_knows_its_time_and_its_work(parts: Small) -> None:
     for done in range(3):
         one.take(done)
     took = time.perf_counter() - began
-    lately, speed = one.watch.lately(), one.watch.speed()
+    lately, speed = one.watch.recent(), one.watch.speed()
     batches = [one.batches.batch(done) for done in range(3)]
     assert one.watch.work.tokens == sum(int(t.mask.sum()) for batch in batches for t in batch.values())
     assert one.watch.work.places == sum(t.mask.numel() for batch in batches for t in batch.values())
@@ -195,7 +195,7 @@ def test_a_training_knows_its_time_and_its_work(parts: Small) -> None:
     assert speed.model_flop_utilisation == pytest.approx(flops / sum(speed.seconds.values()) / 1e9)
     assert lately["speed/model_flop_utilisation"] == pytest.approx(speed.model_flop_utilisation)
     assert lately["speed/tokens_per_second"] == pytest.approx(speed.tokens_per_second)
-    assert one.watch.lately() == {}, "nothing was done since"
+    assert one.watch.recent() == {}, "nothing was done since"
 
 
 def test_a_resumed_training_adds_to_what_was_before(parts: Small) -> None:

@@ -19,23 +19,22 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from cse_cli.tuning import study as words
-from cse_cli.tuning.config import Plan
-from cse_cli.tuning.search import SilentWatcher
-from cse_cli.tuning.space import Knob
+from cse_cli.tuning import study as studies
+from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.study import load_study, open_study
-from cse_cli.tuning.workers import Worker
+from cse_cli.tuning.workers import SearchObserver, Worker
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def knob(name: str = "train.learning_rate", **changes: Any) -> Knob:
+def knob(name: str = "train.learning_rate", **changes: Any) -> Parameter:
     """Return a continuous parameter."""
     about: dict[str, Any] = {
         "paths": (name,), "low": 1e-5, "high": 1e-3, "log": True, "step": None, "whole": False,
         "choices": None, "default": 3e-5, "source": "--range", **changes,
     }  # fmt: skip
-    return Knob(name=name, **about)
+    return Parameter(name=name, **about)
 
 
 def recipe(folder: Path, name: str = "fake", **train: Any) -> Path:
@@ -52,10 +51,10 @@ def recipe(folder: Path, name: str = "fake", **train: Any) -> Path:
     return path
 
 
-def plan(folder: Path, **changes: Any) -> Plan:
+def plan(folder: Path, **changes: Any) -> SearchConfig:
     """Return a search over one continuous parameter of the fake recipe."""
-    about: dict[str, Any] = {"name": "search", "recipe": str(recipe(folder)), "knobs": (knob(),), **changes}
-    return Plan(**about)
+    about: dict[str, Any] = {"name": "search", "recipe": str(recipe(folder)), "parameters": (knob(),), **changes}
+    return SearchConfig(**about)
 
 
 def good(trial: optuna.Trial) -> float:
@@ -63,13 +62,15 @@ def good(trial: optuna.Trial) -> float:
     return -sum(float(value) for value in trial.params.values() if isinstance(value, float | int))
 
 
-def share(plan: Plan, objective: Callable[[optuna.Trial], float] = good, watcher: Any = None) -> tuple[str, Worker]:
+def share(
+    plan: SearchConfig, objective: Callable[[optuna.Trial], float] = good, watcher: Any = None
+) -> tuple[str, Worker]:
     """Do one worker's share in this process; return why it ended, and the worker."""
-    worker = Worker(open_study(plan), plan, objective, watcher or SilentWatcher())
+    worker = Worker(open_study(plan), plan, objective, watcher or SearchObserver())
     return worker.work(), worker
 
 
-def trials(plan: Plan) -> list[FrozenTrial]:
+def trials(plan: SearchConfig) -> list[FrozenTrial]:
     """Return all trials of a plan's study."""
     return list(load_study(plan.storage, plan.name).get_trials())
 
@@ -77,11 +78,11 @@ def trials(plan: Plan) -> list[FrozenTrial]:
 class Workers:
     """Processes that share one search."""
 
-    def __init__(self, plan: Plan, folder: Path, count: int, seconds: float = 0.05) -> None:
+    def __init__(self, plan: SearchConfig, folder: Path, count: int, seconds: float = 0.05) -> None:
         self.plan = plan
         self.log = folder / "done.log"
         file = folder / "plan.json"
-        file.write_text(plan.to_json(), encoding="utf-8")
+        file.write_text(plan.model_dump_json(), encoding="utf-8")
         command = [sys.executable, "-m", "tests.cse_cli.tuning.fake", str(file), str(self.log), str(seconds)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.processes = [
@@ -130,12 +131,12 @@ class Workers:
 
 def demand_exact(found: Sequence[FrozenTrial], budget: int, killed: int) -> None:
     """Check that exactly `budget` trials came to an end, none lost, none twice."""
-    done = words.settled(found)
+    done = studies.settled(found)
     assert len(done) == budget
     assert {trial.state for trial in found} <= {TrialState.COMPLETE, TrialState.FAIL}
     gone = [trial for trial in found if trial.state == TrialState.FAIL]
     assert len(gone) == killed
-    repeats = {trial.user_attrs[words.RETRY_OF]: trial for trial in found if words.RETRY_OF in trial.user_attrs}
+    repeats = {trial.user_attrs[studies.RETRY_OF]: trial for trial in found if studies.RETRY_OF in trial.user_attrs}
     assert sorted(repeats) == sorted(trial.number for trial in gone)
     assert all(repeats[trial.number].params == trial.params for trial in gone)
     assert len({tuple(trial.params.items()) for trial in done}) == budget
@@ -157,7 +158,7 @@ def main() -> None:
             lines.write(f"{trial.number}\n")
         return good(trial)
 
-    share(Plan.from_json(file.read_text(encoding="utf-8")), objective)
+    share(SearchConfig.model_validate_json(file.read_text(encoding="utf-8")), objective)
 
 
 if __name__ == "__main__":

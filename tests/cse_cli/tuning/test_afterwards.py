@@ -9,11 +9,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from cse_cli.core.console import UNBOUND
 from cse_cli.recipe.load import load
-from cse_cli.tuning.confirm import best_of, found, fresh_seeds
+from cse_cli.tuning.confirm import fresh_seeds
 from cse_cli.tuning.results import Trial, verdict
-from cse_cli.tuning.save_recipe import Found, save
-from cse_cli.tuning.view import UNBOUND, confirmed, print_search, print_searches, short, trials, write_json
+from cse_cli.tuning.save_recipe import TunedRecipe, save_recipe, tuned_recipe
+from cse_cli.tuning.view import (
+    confirmation_table,
+    print_search,
+    print_searches,
+    shortest_names,
+    trial_table,
+    write_json,
+)
 from registry.errors import CseError, RunFailedError
 from tests.cse_cli.tuning.searches import LENGTH, POOLING, RATE, confirmation, search
 
@@ -54,12 +62,12 @@ def test_fresh_seeds_are_those_no_trial_had():
 
 def test_without_a_complete_trial_the_reason_is_told():
     with pytest.raises(RunFailedError, match="the last one that failed: the loss is nan"):
-        best_of(search(trials=search().trials[3:]))
+        search(trials=search().trials[3:]).demand_best()
 
 
 def test_a_recipe_that_has_changed_since_is_not_saved():
     with pytest.raises(CseError, match="quickstart has changed since study"):
-        found(search())
+        tuned_recipe(search())
 
 
 # The recipe that is written.
@@ -79,7 +87,7 @@ def test_a_saved_recipe_is_the_one_that_was_tried(recipe, changes, tmp_path):
     wanted = load(recipe, changes).recipe
     one = search(recipe=recipe)
     file = tmp_path / "better.toml"
-    save(file, Found(load(recipe), changes, ()), one, one.best, "2026-11-21")
+    save_recipe(file, TunedRecipe(load(recipe), changes, ()), one, one.best, "2026-11-21")
     saved = load(str(file)).recipe
     assert saved.hash() == wanted.hash()
     assert saved.paper is None  # other values than the printed row's
@@ -96,14 +104,20 @@ def test_a_saved_recipe_of_a_file_finds_it_by_its_path(tmp_path):
     base = tmp_path / "own" / "base.toml"
     base.write_text('extends = "quickstart"\n', encoding="utf-8")
     file = tmp_path / "better.toml"
-    save(file, Found(load(str(base)), ("queue.length=64",), ("queue.forgetting_rate",)), search(), search().best, "day")
+    save_recipe(
+        file,
+        TunedRecipe(load(str(base)), ("queue.length=64",), ("queue.forgetting_rate",)),
+        search(),
+        search().best,
+        "day",
+    )
     assert 'extends = "own/base.toml"' in file.read_text(encoding="utf-8")
     assert load(str(file)).recipe.queue.params["forgetting_rate"] == 0.002  # the component's default
     # The same study writes it anew; another one does not.
-    save(file, Found(load(str(base)), ("queue.length=96",), ()), search(), search().best, "day")
+    save_recipe(file, TunedRecipe(load(str(base)), ("queue.length=96",), ()), search(), search().best, "day")
     assert load(str(file)).recipe.queue.params["length"] == 96
     with pytest.raises(CseError, match="exists, and is not from this study"):
-        save(file, Found(load(str(base)), (), ()), search(study="other"), search().best, "day")
+        save_recipe(file, TunedRecipe(load(str(base)), (), ()), search(study="other"), search().best, "day")
 
 
 # What is printed.
@@ -134,7 +148,7 @@ def test_a_narrow_terminal_loses_no_number(width):
     one = search(parameters=(LENGTH, RATE, POOLING), trials=(*search().trials, best))
     told = confirmation((10.0, 11.0, 12.0), (11.0, 12.2, 12.9))
     seen = []
-    for part in (trials(one, width), confirmed(told, width)):
+    for part in (trial_table(one, width), confirmation_table(told, width)):
         text = io.StringIO()
         Console(file=text, width=width).print(part)
         seen.append(text.getvalue())
@@ -149,8 +163,8 @@ def test_a_narrow_terminal_loses_no_number(width):
 
 def test_names_are_as_short_as_they_can_be_told_apart():
     names = ["losses.a.temperature", "losses.b.temperature", "queue_length", "train.learning_rate"]
-    assert list(short(names).values()) == ["a.temperature", "b.temperature", "queue_length", "learning_rate"]
-    assert list(short(["temperature", "losses.a.temperature"]).values()) == ["temperature", "a.temperature"]
+    assert shortest_names(names) == ["a.temperature", "b.temperature", "queue_length", "learning_rate"]
+    assert shortest_names(["temperature", "losses.a.temperature"]) == ["temperature", "a.temperature"]
 
 
 def test_importance_is_told_where_there_is_one(capsys):

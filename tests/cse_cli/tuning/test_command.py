@@ -121,7 +121,7 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, monkeypatch):
         given.extend((job.below.name, job.seed, len(places)) for job in jobs)
         return [execute(job, Silent()) for job in jobs]
 
-    monkeypatch.setattr("cse_cli.tuning.confirm.spread", spread)
+    monkeypatch.setattr("cse_cli.tuning.confirm.run_jobs_at_once", spread)
     code, _, err = tune("--best", study, "--confirm", 3, "--workers", 2)
     assert code == 0, err
     assert given == [(f"{side}, seed 2 of {study}", 2, 2) for side in ("own", "found")]
@@ -142,10 +142,10 @@ def stopping(at):
 
 
 REFUSED = {
-    "no parameter": ((), "what is to be tuned?"),
+    "no parameter": ((), "no parameter to tune is named"),
     "misspelt": (("--param", "temprature"), "no 'temprature'. Did you mean 'losses.info_nce.temperature'?"),
     "a table": (("--param", "losses.info_nce"), "'losses.info_nce' is a table, not a value"),
-    "free text": (("--param", "encoders.online.model"), "needs a range: any text may stand there"),
+    "free text": (("--param", "encoders.online.model"), "needs a range: it takes any text"),
     "an array": (("--param", "freeze"), "encoders.online.freeze is an array"),
     "the seed": (("--param", "seed"), "'train.seed' is not tuned"),
     "the measure": (("--param", "dev.split"), "it changes how models are scored"),
@@ -158,7 +158,7 @@ REFUSED = {
     "test split set": (("--param", "temperature", "--set", "evaluators.dev.split=test"), "'dev.spearman' scores split"),
     "no metric": (("--param", "temperature", "--metric", "dve.spearman"), "--metric: unknown evaluator 'dve'. Did you"),
     "no storage": (("--param", "temperature", "--storage", "mysql://me:secret@host/db"), "'mysql' is not supported"),
-    "no duration": (("--param", "temperature", "--timeout", "soon"), "--timeout: 'soon' is no duration"),
+    "no duration": (("--param", "temperature", "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
     "no sampler": (("--param", "temperature", "--sampler", "tpee"), "Did you mean 'tpe'?"),
     "no name": (("--param", "temperature", "--name", "a/b"), "'a/b' cannot name a file"),
     "no study": (("--join", "nothing"), "no study 'nothing'"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cse_cli.core.run_folder import RunFolder
-from cse_cli.tuning.options import choose
+from cse_cli.tuning.options import choose_recipe
 from registry.errors import CseError
 
 
@@ -22,15 +22,14 @@ def configure(file: Path, text: str) -> Path:
 
 
 def test_the_shipped_one_on_a_fresh_machine(home):
-    chosen = choose()
-    assert chosen.recipe == "quickstart"
-    assert str(home) in chosen.why
+    recipe, why = choose_recipe()
+    assert recipe == "quickstart"
+    assert str(home) in why
     assert not home.exists()
 
 
 def test_the_one_that_is_named_needs_no_reason():
-    chosen = choose("mini/simcse_en")
-    assert (chosen.recipe, chosen.why) == ("mini/simcse_en", "")
+    assert choose_recipe("mini/simcse_en") == ("mini/simcse_en", "")
 
 
 def test_the_one_run_last(home, tmp_path, monkeypatch):
@@ -45,19 +44,18 @@ def test_the_one_run_last(home, tmp_path, monkeypatch):
         os.utime(home / "runs" / f"run{age}" / "run.json", (1000 + age, 1000 + age))
     (home / "runs" / "half").mkdir()
     (home / "runs" / "half" / "run.json").write_text("{", encoding="utf-8")
-    assert choose().recipe == "mini/simcse_en"
-    assert choose().why == f"it is the one run last from {home}"
+    assert choose_recipe() == ("mini/simcse_en", f"it is the one run last from {home}")
     os.utime(home / "runs" / "run0" / "run.json", (3000, 3000))
-    assert choose().recipe == str(own)  # no bare name means it
+    assert choose_recipe()[0] == str(own)  # no bare name means it
 
 
 def test_the_configured_one_wins_over_the_one_run_last(home, tmp_path, monkeypatch):
     ran("quickstart", Path("recipes/quickstart.toml").absolute(), "run")
     file = configure(home / "config.toml", 'default_recipe = "mini/ifcl_en"\n')
-    assert (choose().recipe, choose().why) == ("mini/ifcl_en", f"it is the default_recipe in {file}")
+    assert choose_recipe() == ("mini/ifcl_en", f"it is the default_recipe in {file}")
     elsewhere = configure(tmp_path / "else.toml", 'default_recipe = "own.toml"\n')
     monkeypatch.setenv("CSE_CONFIG", str(elsewhere))
-    assert choose().recipe == str(tmp_path / "own.toml")  # counts from the file that says so
+    assert choose_recipe()[0] == str(tmp_path / "own.toml")  # counts from the file that says so
 
 
 @pytest.mark.parametrize(
@@ -72,7 +70,7 @@ def test_the_configured_one_wins_over_the_one_run_last(home, tmp_path, monkeypat
 def test_a_wrong_configuration_names_its_file(text, message, home):
     file = configure(home / "config.toml", text)
     with pytest.raises(CseError) as caught:
-        choose()
+        choose_recipe()
     assert message in str(caught.value)
     assert str(file) in str(caught.value)
 
@@ -80,4 +78,4 @@ def test_a_wrong_configuration_names_its_file(text, message, home):
 def test_a_configuration_that_is_named_must_be_there(tmp_path, monkeypatch):
     monkeypatch.setenv("CSE_CONFIG", str(tmp_path / "none.toml"))
     with pytest.raises(CseError, match="is not there"):
-        choose()
+        choose_recipe()

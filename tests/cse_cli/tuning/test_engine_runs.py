@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import replace
+from dataclasses import dataclass
 
 import optuna
 import pytest
@@ -17,11 +17,13 @@ from cse_cli.recipe.load import load
 from cse_cli.tracking import location
 from cse_cli.tracking.reader import finished_results, list_runs
 from cse_cli.tuning import objective as trial_module
-from cse_cli.tuning import study as words
-from cse_cli.tuning.config import Plan
-from cse_cli.tuning.search import SilentWatcher, run_search
+from cse_cli.tuning import study as studies
+from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.results import read_trials
+from cse_cli.tuning.search import run_search
 from cse_cli.tuning.storage import address
-from cse_cli.tuning.study import load_study
+from cse_cli.tuning.study import load_study, run_of
+from cse_cli.tuning.workers import SearchObserver
 from registry.errors import RunFailedError
 from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tuning.fake import ROOT, knob
@@ -35,21 +37,34 @@ pytestmark = pytest.mark.usefixtures("few_pairs")
 def asked(tmp_path, parts):
     """Three trials of a tiny SimCSE."""
     path = recipe(tmp_path, parts, steps=4)
-    return Plan("search", str(path), (knob(default=3e-5),), trials=3, device="cpu")
+    return SearchConfig(name="search", recipe=str(path), parameters=(knob(default=3e-5),), trials=3, device="cpu")
 
 
-class Notes(SilentWatcher):
+class Notes(SearchObserver):
     def __init__(self):
         self.heard = []
 
-    def opened(self, study):
-        self.heard.append(study)
-
-    def trial_ended(self, trial):
+    def trial_ended(self, trial, best):
         self.heard.append(trial)
 
-    def left(self, name):
+    def interrupted(self, name):
         self.heard.append(f"left {name}")
+
+
+@dataclass
+class Outcome:
+    ran: int
+    ending: str
+    counts: dict[str, int]
+    run_id: str
+
+
+def search(asked, observer=None, **changes):
+    """Search, and return what a test asks about it."""
+    config = asked.model_copy(update=changes)
+    ran, ending = run_search(config, observer or SearchObserver())
+    study = load_study(config.storage, config.name)
+    return Outcome(ran, ending, studies.counts(study.get_trials()), run_of(study))
 
 
 def below(run_id):
@@ -59,14 +74,13 @@ def below(run_id):
 
 def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
     notes = Notes()
-    outcome = run_search(asked, notes)
+    outcome = search(asked, notes)
     assert (outcome.ran, outcome.ending, outcome.counts["complete"]) == (3, "budget", 3)
-    assert notes.heard[0].run_id == outcome.run_id
     trials = below(outcome.run_id)
     assert [(run.name, run.status, run.tags["cse.tune"], run.tags["cse.trial"]) for run in trials] == [
         (f"trial {number} of search", "FINISHED", "search", str(number)) for number in range(3)
     ]
-    ended = words.outcomes(load_study(None, "search"))
+    ended = read_trials(load_study(None, "search"))
     for run, trial in zip(trials, ended, strict=True):
         assert run.result is not None
         assert trial.run_id == run.run_id
@@ -83,7 +97,7 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
 
 
 def test_the_first_trial_is_the_recipe_and_others_are_no_results_of_it(asked):
-    outcome = run_search(asked, SilentWatcher())
+    outcome = search(asked)
     hashes = [run.tags["cse.recipe_hash"] for run in below(outcome.run_id)]
     assert hashes[0] == load(asked.recipe).recipe.hash()
     assert len(set(hashes)) == 3
@@ -95,8 +109,8 @@ def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, ca
         def prune(self, study, trial):
             return trial.number == 1
 
-    monkeypatch.setattr("cse_cli.tuning.search.pruner", lambda *_: Always())
-    outcome = run_search(asked, SilentWatcher())
+    monkeypatch.setattr("cse_cli.tuning.samplers.make_pruner", lambda *_: Always())
+    outcome = search(asked)
     assert outcome.counts == {"complete": 2, "pruned": 1, "failed": 0}
     pruned = below(outcome.run_id)[1]
     assert (pruned.status, pruned.tags["cse.pruned"], pruned.result, pruned.unreadable) == (
@@ -121,33 +135,33 @@ def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, ca
     ],
 )
 def test_a_trial_that_fails_keeps_its_reason_and_the_search_goes_on(asked, monkeypatch, error, reason):
-    real = trial_module.Heard.stepped
+    real = trial_module.TrialObserver.stepped
 
     def stepped(self, step, loss, rate):
         if self._trial.number == 1:
             raise error
         real(self, step, loss, rate)
 
-    monkeypatch.setattr(trial_module.Heard, "stepped", stepped)
-    outcome = run_search(asked, SilentWatcher())
+    monkeypatch.setattr(trial_module.TrialObserver, "stepped", stepped)
+    outcome = search(asked)
     assert outcome.counts == {"complete": 2, "pruned": 0, "failed": 1}
     failed = below(outcome.run_id)[1]
     assert failed.status == "FAILED"
     assert failed.tags["cse.reason"].startswith(reason)
-    assert words.outcomes(load_study(None, "search"))[1].reason.startswith(reason)
+    assert read_trials(load_study(None, "search"))[1].reason.startswith(reason)
     assert not list((runs() / failed.run_id).glob("*.pt"))
 
 
 def test_a_collapse_ends_its_trial_alone(asked, monkeypatch):
     monkeypatch.setattr("cse_cli.training.health.PATIENCE", 1)
-    outcome = run_search(replace(asked, overrides=("train.collapse_cosine=0.0001",), trials=1), SilentWatcher())
+    outcome = search(asked, None, overrides=("train.collapse_cosine=0.0001",), trials=1)
     assert outcome.counts["failed"] == 1
-    reason = words.outcomes(load_study(None, "search"))[0].reason
+    reason = read_trials(load_study(None, "search"))[0].reason
     assert reason.startswith("step 1: collapse: mean cosine")
 
 
 def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
-    real = trial_module.Heard.stepped
+    real = trial_module.TrialObserver.stepped
 
     def stepped(self, step, loss, rate):
         real(self, step, loss, rate)
@@ -156,13 +170,13 @@ def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
 
     notes = Notes()
     with monkeypatch.context() as patch:
-        patch.setattr(trial_module.Heard, "stepped", stepped)
+        patch.setattr(trial_module.TrialObserver, "stepped", stepped)
         with pytest.raises(KeyboardInterrupt):
-            run_search(asked, notes)
+            search(asked, notes)
     assert notes.heard[-1] == "left search"
-    parent = notes.heard[0].run_id
+    parent = run_of(load_study(None, "search"))
     assert [run.status for run in below(parent)] == ["FINISHED", "KILLED"]
-    outcome = run_search(asked, SilentWatcher())
+    outcome = search(asked)
     assert outcome.run_id == parent
     assert outcome.counts == {"complete": 3, "pruned": 0, "failed": 0}
     trials = load_study(None, "search").get_trials()
@@ -172,12 +186,13 @@ def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
     ]  # trial 2 has repeated trial 1, and gone on with its run
     assert len(below(parent)) == 3
     assert not list(runs().glob("*/*.pt"))
-    whole = run_search(replace(asked, name="whole", storage=None), SilentWatcher())
+    whole = search(asked, None, name="whole", storage=None)
     assert whole.counts["complete"] == 3
 
 
+@pytest.mark.exhaustive
 def test_several_seeds_are_runs_below_their_trial_and_their_mean_is_the_score(asked):
-    outcome = run_search(replace(asked, seeds=(0, 1), trials=2), SilentWatcher())
+    outcome = search(asked, None, seeds=(0, 1), trials=2)
     trials = below(outcome.run_id)
     assert [(run.name, run.status, run.unreadable) for run in trials] == [
         ("trial 0 of search", "FINISHED", None), ("trial 1 of search", "FINISHED", None)
@@ -185,15 +200,15 @@ def test_several_seeds_are_runs_below_their_trial_and_their_mean_is_the_score(as
     seeds = below(trials[1].run_id)
     assert [run.name for run in seeds] == ["seed 0 of trial 1 of search", "seed 1 of trial 1 of search"]
     scores = [run.result.curve[run.result.selected_step] for run in seeds]
-    ended = words.outcomes(load_study(None, "search"))[1]
+    ended = read_trials(load_study(None, "search"))[1]
     assert ended.score == pytest.approx(sum(scores) / 2)
     assert ended.run_id == trials[1].run_id
 
 
 def test_a_trial_whose_first_seeds_lose_is_given_up(asked, monkeypatch):
     scores = iter([5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0])
-    monkeypatch.setattr(trial_module.RecipeTrial, "_run", lambda *_: next(scores))
-    outcome = run_search(replace(asked, seeds=(0, 1, 2, 3), trials=2), SilentWatcher())
+    monkeypatch.setattr(trial_module.RecipeObjective, "_run", lambda *_: next(scores))
+    outcome = search(asked, None, seeds=(0, 1, 2, 3), trials=2)
     assert outcome.counts == {"complete": 1, "pruned": 1, "failed": 0}
     pruned = below(outcome.run_id)[1]
     assert (pruned.status, pruned.tags["cse.pruned"]) == ("FINISHED", "true")
@@ -202,14 +217,14 @@ def test_a_trial_whose_first_seeds_lose_is_given_up(asked, monkeypatch):
 def test_two_workers_start_by_themselves_and_share(asked, capsys):
     """Each is a process of its own; the tiny recipe's data is real there."""
     notes = Notes()
-    outcome = run_search(replace(asked, workers=2, trials=4), notes)
+    outcome = search(asked, notes, workers=2, trials=4)
     assert (outcome.ran, outcome.counts["complete"]) == (4, 4)
-    assert sorted(t.number for t in notes.heard[1:]) == [0, 1, 2, 3]
+    assert sorted(t.number for t in notes.heard) == [0, 1, 2, 3]
     owners = {t.user_attrs["owner"][1] for t in load_study(None, "search").get_trials()}
     assert 1 <= len(owners) <= 2
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked, tmp_path, capsys):
     # Two sentences a batch: the vectors of a random model are so alike that more would count as collapsed.
     settings = ("train.steps=150", "train.evaluate_every=50", "train.batch_size=2", "train.collapse_cosine=1.0")
@@ -229,7 +244,7 @@ def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked, tmp_path, c
     assert {run.status for run in list_runs()} <= {"KILLED", "FINISHED"}
     code, _, said = cse(*command[:-2], "--workers", "1", *command[-2:], capsys=capsys)
     assert code == 0, said
-    assert words.counts(study.get_trials()) == {"complete": 4, "pruned": 0, "failed": 0}
+    assert studies.counts(study.get_trials()) == {"complete": 4, "pruned": 0, "failed": 0}
     assert {run.status for run in list_runs()} == {"FINISHED"}
     assert not list(runs().glob("*/*.pt"))
 
@@ -244,5 +259,5 @@ def test_a_recipe_that_cannot_run_ends_the_search_at_once(asked, tmp_path):
     from registry.errors import CseError
 
     with pytest.raises(CseError, match="no-such-model"):
-        run_search(replace(asked, overrides=("encoders.online.model=./no-such-model",)), SilentWatcher())
-    assert words.settled(load_study(None, "search").get_trials()) == []
+        search(asked, None, overrides=("encoders.online.model=./no-such-model",))
+    assert studies.settled(load_study(None, "search").get_trials()) == []

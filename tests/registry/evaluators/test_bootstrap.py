@@ -12,6 +12,10 @@ from registry import statistics as bootstrap
 from registry.statistics import spearman_interval, weighted_spearman
 
 
+def weighted(gold, predicted, counts):
+    return weighted_spearman(gold, [predicted], counts.T.astype(float))[0]
+
+
 def drawn(size, rows, seed, kinds):
     rng = np.random.default_rng(seed)
     gold, predicted = rng.integers(0, kinds, size).astype(float), rng.normal(size=size).round(1)
@@ -23,7 +27,7 @@ def test_value_by_hand():
     # Pairs (gold, predicted): (1, 1), (2, 3), (3, 2). All once: ρ = 1 − 6·2/24 = 0.5.
     # The first twice, the last once: ranks 1.5 1.5 3 on both sides, ρ = 1. The last two: −1. One alone: 0.
     counts = np.array([[1, 1, 1], [2, 0, 1], [0, 2, 1], [0, 3, 0]])
-    found = weighted_spearman(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]), counts)
+    found = weighted(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]), counts)
     assert found == pytest.approx([0.5, 1.0, -1.0, 0.0])
 
 
@@ -31,7 +35,7 @@ def test_value_by_hand():
 @pytest.mark.parametrize("kinds", [1, 2, 5, 1000])
 def test_equals_scipy_on_the_pairs_repeated(size, kinds):
     gold, predicted, counts = drawn(size, 20, size, kinds)
-    for row, found in zip(counts, weighted_spearman(gold, predicted, counts), strict=True):
+    for row, found in zip(counts, weighted(gold, predicted, counts), strict=True):
         left, right = np.repeat(gold, row), np.repeat(predicted, row)
         constant = left.min() == left.max() or right.min() == right.max()
         assert found == pytest.approx(0.0 if constant else spearmanr(left, right).statistic, abs=1e-12)

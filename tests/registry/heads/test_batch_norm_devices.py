@@ -94,7 +94,7 @@ def ranks(model):
     return on_ranks(of_each, model)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_two_processes_give_the_gradient_of_one_big_batch(setting, model, ranks):
     method = conisi(model, setting)
@@ -108,7 +108,7 @@ def test_two_processes_give_the_gradient_of_one_big_batch(setting, model, ranks)
             torch.testing.assert_close(found[setting][name], value, rtol=1e-5, atol=1e-9, msg=name)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_without_synchronisation_each_process_has_statistics_of_its_own(model, ranks):
     method = conisi(model, "each view by itself")
     whole = computed(method, step_of(method), method)

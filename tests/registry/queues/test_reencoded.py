@@ -213,7 +213,7 @@ def served_here():
     return served(rank(), world_size())
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_two_devices_serve_what_one_does():
     alone = served(0, 1)
     assert len(alone) == 6
