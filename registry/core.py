@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
-from registry.signature import Input, forward_inputs, owner, parameter_model, resources
+from registry.signature import Input, docstring, forward_inputs, owner, parameter_model, resources
 from registry.types import Augmenter, Component, Encoder, Evaluator, Generator, Head, Loss, Queue, Reference, Resource
 
 T = TypeVar("T", bound=Component)
@@ -41,6 +41,11 @@ class Entry(Generic[T]):
     def summary(self) -> str:
         """First line of the class docstring."""
         return (inspect.getdoc(self.cls) or "").partition("\n")[0]
+
+    @property
+    def docstring(self) -> str:
+        """The class docstring, with the parameters of base classes among its own."""
+        return docstring(self.cls)
 
     @property
     def resources(self) -> dict[str, Resource]:

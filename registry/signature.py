@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
+from textwrap import fill
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -59,6 +60,21 @@ def _arguments(docstring: str) -> dict[str, str]:
         elif inside and name and line.strip():
             found[name] += " " + line.strip()
     return found
+
+
+def docstring(cls: type) -> str:
+    """Return the docstring of a class, with the inherited parameters in its `Args:` block."""
+    text = f"{inspect.getdoc(cls) or ''}\n"
+    own = _arguments(text)
+    inherited = [f"{name}: {about}" for name, about in documented(cls).items() if name not in own]
+    if inherited:
+        block = re.search(r"^Args:\n(?:(?: .*)?\n)*", text, re.MULTILINE)
+        before, args, after = text, "Args:", ""
+        if block is not None:
+            before, args, after = text[: block.start()], block[0].rstrip(), text[block.end() :]
+        wrapped = [fill(line, 116, initial_indent=" " * 4, subsequent_indent=" " * 8) for line in inherited]
+        text = "\n\n".join(part.rstrip("\n") for part in (before, "\n".join([args, *wrapped]), after) if part.strip())
+    return text.strip()
 
 
 def parameter_model(cls: type) -> tuple[type[BaseModel], tuple[Reference, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -68,7 +67,7 @@ def full(entry: Entry[Any]) -> dict[str, Any]:
     metrics = getattr(entry.cls, "metrics", None)
     if metrics is not None:
         about |= {"metric": entry.cls.metric, "metrics": list(metrics)}
-    return {**about, "doc": inspect.getdoc(entry.cls) or ""}
+    return {**about, "doc": entry.docstring}
 
 
 def parameter(entry: Entry[Any], name: str, field: FieldInfo) -> dict[str, Any]:

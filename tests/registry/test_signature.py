@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from torch import Tensor
 
 from registry.errors import RegistrationError
-from registry.signature import RESERVED, Input, documented, forward_inputs, parameter_model
+from registry.signature import RESERVED, Input, docstring, documented, forward_inputs, parameter_model
 from registry.tokens import Encoded
 from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Reference, Sentences, Tune, ViewName
 
@@ -139,6 +139,7 @@ def test_keywords_stand_for_the_parameters_of_the_base_class():
     assert list(fields) == ["margin", "sharpness", "scale"]  # what must be given comes first
     assert fields["margin"].description == "Of both."
     assert documented(Sharp) == {"margin": "Of both.", "sharpness": "Its own.", "scale": "Said again."}
+    assert docstring(Sharp).endswith("Args:\n    sharpness: Its own.\n    scale: Said again.\n    margin: Of both.")
     with pytest.raises(ValidationError):
         model(Sharp)(margin=-1.0)
 
