@@ -45,9 +45,7 @@ class Fgsm(Augmenter, nn.Module):
         of: str | None = None,
     ) -> None:
         super().__init__()
-        self.epsilon = epsilon
-        self.mode = mode
-        self.of = of
+        self.epsilon, self.mode, self.of = epsilon, mode, of
         self.register_buffer("previous", torch.zeros(0, 0, 0))
         take_shape_from_checkpoint(self, "previous", only_if_empty=False)
         self._sources: list[tuple[Step, Tensor]] = []

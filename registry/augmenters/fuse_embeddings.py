@@ -53,11 +53,8 @@ class FuseEmbeddings(Augmenter, nn.Module):
         pad_fill: Literal["source", "zero", "pad_embedding"] = "source",
     ) -> None:
         super().__init__()
-        self.model = model
-        self.column = column
-        self.rate = rate
-        self.mask = mask
-        self.pad_fill = pad_fill
+        self.model, self.column, self.rate = model, column, rate
+        self.mask, self.pad_fill = mask, pad_fill
         self.vocabulary = HubVocabulary(model)
         self.foreign = ForeignEmbeddings(model)
         self._encoder: tuple[Encoder, ...] = ()  # in a tuple, so that its weights do not become this module's

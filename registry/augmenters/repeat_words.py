@@ -46,10 +46,7 @@ class RepeatWords(Augmenter):
         unit: Literal["subword", "word"] = "subword",
         longest: Annotated[int, Field(gt=0)] | None = None,
     ) -> None:
-        self.rate = rate
-        self.count = count
-        self.unit = unit
-        self.longest = longest
+        self.rate, self.count, self.unit, self.longest = rate, count, unit, longest
         self.specials = 2
 
     def bind(self, encoder: Encoder) -> None:

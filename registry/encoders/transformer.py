@@ -76,9 +76,7 @@ class TransformerEncoder(Encoder):
         self.model = model
         self.pooling: Pooling = pooling
         self.eval_pooling: Pooling = eval_pooling or pooling
-        self.first_layer_index = first_layer_index
-        self.head_at_eval = head_at_eval
-        self.augment_at = augment_at
+        self.first_layer_index, self.head_at_eval, self.augment_at = first_layer_index, head_at_eval, augment_at
         self.vocabulary: HubVocabulary = HubVocabulary(model)
         rates = {} if dropout is None else _rates(dropout, dropout_scope)
         self.backbone = load_model(model, random_weights=random_weights, **rates)

@@ -69,13 +69,8 @@ class AlignmentUniformity(PairEvaluator):
         sentences: Counted = "occurrences",
         batch_size: Annotated[int, Field(ge=2)] = 64,
     ) -> None:
-        self.dataset = dataset
-        self.split = split
-        self.threshold = threshold
-        self.inclusive = inclusive
-        self.alpha = alpha
-        self.t = t
-        self.scope = scope
+        self.dataset, self.split, self.threshold, self.inclusive = dataset, split, threshold, inclusive
+        self.alpha, self.t, self.scope = alpha, t, scope
         self.sentences: Counted = sentences
         self.batch_size = batch_size
 

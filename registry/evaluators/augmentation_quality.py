@@ -62,12 +62,8 @@ class AugmentationQuality(PairEvaluator):
         column: str = "translation",
         aggregate: Literal["all", "mean", "wmean"] = "all",
     ) -> None:
-        self.dataset = dataset
-        self.view = view
-        self.split = split
-        self.sides = sides
-        self.column = column
-        self.aggregate = aggregate
+        self.dataset, self.view, self.split, self.sides = dataset, view, split, sides
+        self.column, self.aggregate = column, aggregate
         self.translations = None if translations is None else Translations(translations, column)
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -100,9 +96,9 @@ class AugmentationQuality(PairEvaluator):
     def _through(self, sentences: Sequence[str], encode: Encode) -> Tensor:
         columns = {"text": sentences}
         if self.translations is not None:
-            return encode.through(self.view, columns | {self.column: self.translations.of(sentences)})
+            return encode.encode_view(self.view, columns | {self.column: self.translations.of(sentences)})
         try:
-            return encode.through(self.view, columns)
+            return encode.encode_view(self.view, columns)
         except MissingError as error:
             raise CseError(
                 f"augmentation_quality, {self.dataset}/{self.split}, view '{self.view}': {error.message}",

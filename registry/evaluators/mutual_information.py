@@ -102,7 +102,8 @@ class MutualInformation(MutualInformationBound):
         rows = list(islice(self._source.rows(), self.limit))
         columns = {name: [row[place] for row in rows] for place, name in enumerate(self._source.columns)}
         with errors_at(f"mutual_information, {self.name}"):
-            one, other = (encode.through(view, columns, training=self.training) for view in (self.first, self.second))
+            views = self.first, self.second
+            one, other = (encode.encode_view(view, columns, training=self.training) for view in views)
             return mutual_information(one, other, self.mi_n, self.temperature)
 
     def fingerprints(self) -> dict[str, str]:

@@ -45,11 +45,8 @@ class MutualInformationTask(PairEvaluator, MutualInformationBound):
         **bound: Any,
     ) -> None:
         super().__init__(**bound)
-        self.view = view
-        self.dataset = dataset
-        self.split = split
-        self.gold = gold
-        self.column = column
+        self.view, self.dataset, self.split = view, dataset, split
+        self.gold, self.column = gold, column
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the mutual information and its bound."""
@@ -61,5 +58,5 @@ class MutualInformationTask(PairEvaluator, MutualInformationBound):
             raise CseError(f"{where}: no pair scores {self.gold:g}; the highest is {best:g}", f"set gold = {best:g}")
         sides = [one_line(pair.first) for pair in equal] + [one_line(pair.second) for pair in equal]
         with errors_at(where):
-            vectors = encode.through(self.view, {self.column: sides}, training=self.training)
+            vectors = encode.encode_view(self.view, {self.column: sides}, training=self.training)
             return mutual_information(vectors[: len(equal)], vectors[len(equal) :], self.mi_n, self.temperature)

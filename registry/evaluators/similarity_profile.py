@@ -50,10 +50,7 @@ class SimilarityProfile(PairEvaluator):
         tail: Annotated[float, Field(ge=0, lt=0.5)] = 0.05,
         bins: Annotated[int, Field(ge=1)] = 5,
     ) -> None:
-        self.dataset = dataset
-        self.split = split
-        self.tail = tail
-        self.bins = bins
+        self.dataset, self.split, self.tail, self.bins = dataset, split, tail, bins
         self._series: Mapping[str, Sequence[float]] = {}
 
     def __call__(self, encode: Encode) -> dict[str, float]:

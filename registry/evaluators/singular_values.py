@@ -53,10 +53,7 @@ class SingularValues(PairEvaluator):
         centre: bool = False,
         sentences: Counted = "occurrences",
     ) -> None:
-        self.dataset = dataset
-        self.split = split
-        self.normalise = normalise
-        self.centre = centre
+        self.dataset, self.split, self.normalise, self.centre = dataset, split, normalise, centre
         self.sentences: Counted = sentences
         self._series: Mapping[str, Sequence[float]] = {}
 

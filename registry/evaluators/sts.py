@@ -73,10 +73,7 @@ class Sts(PairEvaluator):
     ) -> None:
         catalogue.demand_one("sts", dataset, file)
         self.dataset = dataset or ""
-        self.split = split
-        self.aggregate = aggregate
-        self.bootstrap = bootstrap
-        self.level = level
+        self.split, self.aggregate, self.bootstrap, self.level = split, aggregate, bootstrap, level
         if file is not None:
             subset = None if subset_column is None else Column("subset_column", subset_column)
             first, second = Column("first_column", first_column), Column("second_column", second_column)

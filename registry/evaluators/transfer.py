@@ -77,9 +77,7 @@ class Transfer(Evaluator):
         self.task = task
         self.classifier: Classifier = Logistic() if classifier == "logistic" else EarlyStopped(seed)
         self.l2 = tuple(l2)
-        self.folds = folds
-        self.seed = seed
-        self.device = device
+        self.folds, self.seed, self.device = folds, seed, device
 
     @classmethod
     def parameters_for(cls, name: str) -> dict[str, Any] | None:

@@ -43,9 +43,7 @@ class GradedPairs(Generator):
         pairs: Annotated[int, Field(gt=0)] = 1000,
         seed: int = 0,
     ) -> None:
-        self.sentences = sentences
-        self.pairs = pairs
-        self.seed = seed
+        self.sentences, self.pairs, self.seed = sentences, pairs, seed
 
     def rows(self, split: str) -> Iterator[dict[str, str]]:
         """Yield `text` and `translation` for "train"; `subset`, `score`, `sentence1`, `sentence2` for "dev" and "test".

@@ -45,9 +45,7 @@ class FocalInfoNCE(InBatchContrast):
         **contrast: Any,
     ) -> None:
         super().__init__(**contrast)
-        self.temperature = temperature
-        self.margin = margin
-        self.clamp = clamp
+        self.temperature, self.margin, self.clamp = temperature, margin, clamp
 
     def logits(self, cosines: Tensor) -> Tensor:
         """Return s²/τ for the positive and s(s+m)/τ for all others."""

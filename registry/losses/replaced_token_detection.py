@@ -69,9 +69,7 @@ class ReplacedTokenDetection(Loss):
         super().__init__()
         for model in (generator, discriminator):
             demand_same_ids(model, encoder)
-        self.decode = decode
-        self.edit = edit
-        self.pads = pads
+        self.decode, self.edit, self.pads = decode, edit, pads
         self.pooling = _pooling(encoder) if condition == "pooled" else None
         self.reads_hidden = self.pooling is not None
         self.masking = Masking.of("replaced_token_detection", encoder.vocabulary, masking, mask_share, random_share)

@@ -50,12 +50,8 @@ class Noise(Queue):
         temperature: Annotated[float, Field(gt=0), Tune(0.01, 0.5, log=True)] = 0.05,
     ) -> None:
         super().__init__()
-        self.view = view
-        self.positive = positive
-        self.times = times
-        self.steps = steps
-        self.rate = rate
-        self.temperature = temperature
+        self.view, self.positive, self.times, self.steps = view, positive, times, steps
+        self.rate, self.temperature = rate, temperature
         self.served = torch.zeros(0, 0)
 
     def bind(self, encoder: Encoder) -> None:

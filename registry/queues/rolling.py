@@ -45,9 +45,7 @@ class RollingQueue(Queue):
             raise CseError(
                 f"queue: initial = {initial} is more than length = {length}", "start with at most `length` entries"
             )
-        self.view = view
-        self.length = length
-        self.initial = initial
+        self.view, self.length, self.initial = view, length, initial
         self.filled = 0
         self.register_buffer("vectors", torch.zeros(length, 0))
         self.register_buffer("ages", torch.zeros(length, dtype=torch.int64))

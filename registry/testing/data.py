@@ -56,7 +56,7 @@ class _Words:
             rows.append(torch.stack([cache[word] for word in words]).sum(dim=0))
         return torch.stack(rows)
 
-    def through(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
+    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
         """Return the vectors of the first column."""
         return self(next(iter(columns.values())))
 

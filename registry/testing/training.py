@@ -149,7 +149,7 @@ class _EncodeWith:
         vocabulary = self.encoder.vocabulary
         return self.encoder.represent(vocabulary.pad(vocabulary.ids(sentences, MAX_LENGTH)))
 
-    def through(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
+    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
         """Return the vectors of the first column."""
         return self(next(iter(columns.values())))
 
