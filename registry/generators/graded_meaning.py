@@ -1,7 +1,6 @@
 """Meanings of the sentences of `graded_pairs`: what they can be about, and how alike two meanings are.
 
-The lexicon is small, English and German. Every line of its tables is one concept: words on one line mean the same,
-concepts with the same field are related (a doctor and a nurse), and a verb lists the kinds of thing it applies to.
+The lexicon, `graded_lexicon.toml`, is small, English and German.
 
 The rules of the score were set before any encoder saw a sentence:
 
@@ -18,151 +17,11 @@ The rules of the score were set before any encoder saw a sentence:
 from __future__ import annotations
 
 import random
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
-
-_PEOPLE = """
-doctor, physician | der Arzt | medicine
-nurse | die Krankenschwester | medicine
-dentist | der Zahnarzt | medicine
-teacher, instructor | der Lehrer | school
-student, pupil | der Student, Studenten | school
-professor, lecturer | der Professor | school
-farmer | der Bauer, Bauern | countryside
-shepherd | der Hirte, Hirten | countryside
-hunter | der Jäger | countryside
-policeman, police officer | der Polizist, Polizisten | law
-lawyer, attorney | der Anwalt | law
-judge | der Richter | law
-singer, vocalist | der Sänger | art
-actor, performer | der Schauspieler | art
-writer, author | der Schriftsteller | art
-cook, chef | der Koch | kitchen
-baker | der Bäcker | kitchen
-waiter | der Kellner | kitchen
-sailor, seaman | der Matrose, Matrosen | travel
-pilot, aviator | der Pilot, Piloten | travel
-tourist, traveler | der Tourist, Touristen | travel
-king, monarch | der König | nobility
-queen | die Königin | nobility
-prince | der Prinz, Prinzen | nobility
-boy, lad | der Junge, Jungen | child
-girl | das Mädchen | child
-child, kid | das Kind | child
-"""
-
-_THINGS = """
-car, automobile | das Auto | vehicle
-bicycle, bike | das Fahrrad | vehicle
-truck, lorry | der Lastwagen | vehicle
-boat | das Boot | vehicle
-motorcycle, motorbike | das Motorrad | vehicle
-apple | der Apfel | food
-soup | die Suppe | food
-cake | der Kuchen | food
-bread, loaf | das Brot | food
-sausage | die Wurst | food
-book | das Buch | text
-letter | der Brief | text
-newspaper, paper | die Zeitung | text
-poem, verse | das Gedicht | text
-diary, journal | das Tagebuch | text
-table | der Tisch | furniture
-sofa, couch | das Sofa | furniture
-lamp, light | die Lampe | furniture
-carpet, rug | der Teppich | furniture
-mirror | der Spiegel | furniture
-dog, hound | der Hund | animal
-cat | die Katze | animal
-horse | das Pferd | animal
-sheep | das Schaf | animal
-donkey | der Esel | animal
-"""
-
-_VERBS = """
-help helped helped, assist assisted assisted | unterstützt | care | person
-rescue rescued rescued, save saved saved | gerettet | care | person animal
-protect protected protected, guard guarded guarded | beschützt | care | person animal
-greet greeted greeted, welcome welcomed welcomed | begrüßt | speech | person
-praise praised praised, commend commended commended | gelobt | speech | person animal
-warn warned warned, alert alerted alerted | gewarnt | speech | person
-watch watched watched, observe observed observed | beobachtet | perception | person animal vehicle
-find found found, discover discovered discovered | gefunden | perception | person animal vehicle food text furniture
-photograph photographed photographed | fotografiert | perception | person animal vehicle food furniture
-push pushed pushed, shove shoved shoved | gestoßen | motion | person animal vehicle furniture
-pull pulled pulled, drag dragged dragged | gezogen | motion | person animal vehicle furniture
-lift lifted lifted, raise raised raised | hochgehoben | motion | person animal furniture
-hit hit hit, strike struck struck | geschlagen | conflict | person animal
-attack attacked attacked, assault assaulted assaulted | angegriffen | conflict | person animal
-destroy destroyed destroyed, wreck wrecked wrecked | zerstört | conflict | vehicle text furniture
-buy bought bought, purchase purchased purchased | gekauft | trade | animal vehicle food text furniture
-sell sold sold | verkauft | trade | animal vehicle food text furniture
-steal stole stolen | gestohlen | trade | animal vehicle food text furniture
-repair repaired repaired, fix fixed fixed | repariert | craft | vehicle furniture
-paint painted painted | gemalt | craft | person animal vehicle furniture
-design designed designed | entworfen | craft | vehicle furniture
-eat ate eaten, consume consumed consumed | gegessen | meal | food
-prepare prepared prepared, make made made | zubereitet | meal | food
-taste tasted tasted, sample sampled sampled | gekostet | meal | food
-read read read | gelesen | language | text
-write wrote written, compose composed composed | geschrieben | language | text
-translate translated translated | übersetzt | language | text
-"""
-
-_PERSON_QUALITIES = """
-happy, cheerful | glücklich
-angry, furious | wütend
-clever, smart | klug
-brave, courageous | mutig
-rich, wealthy | reich
-famous, well-known | berühmt
-sick, ill | krank
-polite, courteous | höflich
-lonely | einsam
-"""
-
-_THING_QUALITIES = """
-big, large | groß
-small, little | klein
-old | alt
-cheap, inexpensive | billig
-expensive, costly | teur
-beautiful, lovely | schön
-strange, odd | seltsam
-heavy | schwer
-"""
-
-_PLACES = """
-in the kitchen | in der Küche | house
-in the cellar, in the basement | im Keller | house
-in the bedroom | im Schlafzimmer | house
-in the park | im Park | green
-in the garden, in the yard | im Garten | green
-in the forest, in the woods | im Wald | green
-at the station | am Bahnhof | transport
-at the airport | am Flughafen | transport
-in the harbor, in the port | im Hafen | transport
-in the street, on the road | auf der Straße | town
-at the market, at the marketplace | auf dem Markt | town
-in front of the church | vor der Kirche | town
-on the beach, on the shore | am Strand | water
-by the river | am Fluss | water
-near the lake | am See | water
-"""
-
-_TIMES = """
-in the morning | am Morgen | hour
-in the evening | am Abend | hour
-at night, during the night | in der Nacht | hour
-on Monday | am Montag | day
-on Friday | am Freitag | day
-on Sunday | am Sonntag | day
-last week, a week ago | letzte Woche | week
-last year, a year ago | letztes Jahr | week
-in winter, in the winter | im Winter | season
-in summer, in the summer | im Sommer | season
-"""
 
 
 @dataclass(frozen=True)
@@ -197,8 +56,11 @@ class Verb(Concept):
     objects: frozenset[str]
 
 
+_LEXICON = tomllib.loads(Path(__file__).with_name("graded_lexicon.toml").read_text(encoding="utf-8"))
+
+
 def _cells(table: str) -> list[list[str]]:
-    return [[cell.strip() for cell in line.split("|")] for line in table.strip().splitlines()]
+    return [[cell.strip() for cell in line.split("|")] for line in _LEXICON[table].strip().splitlines()]
 
 
 def _split(cell: str) -> tuple[str, ...]:
@@ -216,14 +78,14 @@ def _verb(english: str, german: str, field: str, objects: str) -> Verb:
     return Verb(german, field, tuple((base, past, done) for base, past, done in forms), frozenset(objects.split()))
 
 
-PEOPLE = tuple(_noun(english, german, field, "person") for english, german, field in _cells(_PEOPLE))
-THINGS = tuple(_noun(english, german, field, field) for english, german, field in _cells(_THINGS))
-VERBS = tuple(_verb(*cells) for cells in _cells(_VERBS))
+PEOPLE = tuple(_noun(english, german, field, "person") for english, german, field in _cells("people"))
+THINGS = tuple(_noun(english, german, field, field) for english, german, field in _cells("things"))
+VERBS = tuple(_verb(*cells) for cells in _cells("verbs"))
 # An adjective has no relatives: its field is itself.
-PERSON_QUALITIES = tuple(Word(german, german, _split(english)) for english, german in _cells(_PERSON_QUALITIES))
-THING_QUALITIES = tuple(Word(german, german, _split(english)) for english, german in _cells(_THING_QUALITIES))
-PLACES = tuple(Word(german, field, _split(english)) for english, german, field in _cells(_PLACES))
-TIMES = tuple(Word(german, field, _split(english)) for english, german, field in _cells(_TIMES))
+PERSON_QUALITIES = tuple(Word(german, german, _split(english)) for english, german in _cells("person_qualities"))
+THING_QUALITIES = tuple(Word(german, german, _split(english)) for english, german in _cells("thing_qualities"))
+PLACES = tuple(Word(german, field, _split(english)) for english, german, field in _cells("places"))
+TIMES = tuple(Word(german, field, _split(english)) for english, german, field in _cells("times"))
 
 
 SIBLING = 0.4
