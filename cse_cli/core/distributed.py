@@ -26,7 +26,7 @@ from torch.nn.functional import pad
 
 from cse_cli.core import processes as leaving
 from cse_cli.core.processes import Place, lives
-from registry.distributed import alone, rank, world_size
+from registry.distributed import rank, single_process, world_size
 from registry.errors import CseError, RunFailedError
 
 START_SECONDS = 600.0
@@ -123,7 +123,7 @@ def from_first(make: Callable[[], T], meanwhile: Callable[[], None] | None = Non
             raise error
         return made  # type: ignore[no-any-return]
     try:
-        with alone():
+        with single_process():
             made = make()
     except Exception as error:
         shared((None, _portable(error)))

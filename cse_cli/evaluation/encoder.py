@@ -16,7 +16,7 @@ from cse_cli.core.devices import Compute
 from cse_cli.core.distributed import rows_at_first, shared
 from cse_cli.data.batches import ViewPlan
 from cse_cli.evaluation.views import encode_view
-from registry.distributed import alone
+from registry.distributed import single_process
 from registry.errors import CseError, suggestion
 from registry.types import Encoder
 
@@ -114,7 +114,7 @@ class SentenceEncoder:
                 start = end
         yield slice(start, len(lengths))
 
-    def through(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:
+    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:
         """Return the same for sentences changed by a view's augmenters, in batches in the order given."""
         if view not in self.plans:
             known = f" Known: {', '.join(self.plans)}." if self.plans else " This model has none."
@@ -189,7 +189,7 @@ class ShardedEncoder(SentenceEncoder):
     @torch.inference_mode()
     def follow(self) -> None:
         """Encode this process's share of what the first one scores, until that is done; on the others."""
-        with alone():
+        with single_process():
             while (request := shared()) is not None:
                 self._foundation_vectors(*request)
 

@@ -33,10 +33,9 @@ from cse_cli.tracking import location as tags
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Experiment, Job, Prepared, resolve
 from cse_cli.training.trainer import Trainer
-from registry import hub
+from registry import ENCODERS, hub
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
-from registry.registries import ENCODERS
 
 
 def prepare(job: Job, observer: Observer) -> Prepared:
