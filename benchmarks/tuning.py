@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
@@ -63,7 +63,7 @@ def whole(folder: Path, runs: int) -> Iterator[tuple[str, float, float]]:
     def each(some: list[str]) -> None:
         for rate in some:
             loaded = load(str(path), [rate])
-            execute(Job(loaded, loaded.recipe.train.seed, "cpu", lean=True), Silent())
+            execute(Job(loaded, loaded.recipe.train.seed, "cpu", lean=True), SilentObserver())
 
     each(rates[:FIRST])
     yield "run by itself", *(seconds / runs for seconds in timed(lambda: each(rates[FIRST:])))

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from filelock import FileLock
 
 from cse_cli.core import paths as home
-from cse_cli.core.devices import allowed
+from cse_cli.core.devices import usable_threads
 from cse_cli.core.processes import end_with_parent
 from registry import hub
 from registry.errors import CseError
@@ -118,7 +118,7 @@ def processes(shards: int) -> int:
     asked = os.environ.get("CSE_TOKENIZE_PROCESSES", "")
     if asked and not (asked.isdecimal() and int(asked) > 0):
         raise CseError(f"CSE_TOKENIZE_PROCESSES={asked} is not a number of processes", "give a number from 1")
-    return max(1, min(int(asked) if asked else allowed() // THREADS, shards))
+    return max(1, min(int(asked) if asked else usable_threads() // THREADS, shards))
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def _make_in_processes(
     """Make files in spawned processes: the tokenizer's threads do not survive a fork."""
     context = multiprocessing.get_context("spawn")
     done, counted = context.Value("q", 0), 0
-    arguments = (tokeniser, tokeniser.vocabulary.fingerprint, done, hub.used(), max(1, allowed() // number))
+    arguments = (tokeniser, tokeniser.vocabulary.fingerprint, done, hub.used(), max(1, usable_threads() // number))
     with ProcessPoolExecutor(number, context, _start_worker, arguments) as pool:
         waiting = {pool.submit(_write_shard, shard) for shard in shards}
         try:

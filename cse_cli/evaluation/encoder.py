@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from cse_cli.core.devices import Compute
-from cse_cli.core.distributed import rows_at_first, shared
+from cse_cli.core.distributed import gather_rows, shared
 from cse_cli.data.batches import ViewPlan
 from cse_cli.evaluation.views import encode_view
 from registry.distributed import single_process
@@ -213,6 +213,6 @@ class ShardedEncoder(SentenceEncoder):
         if width is None:
             return []
         sizes = [[batch.stop - batch.start for batch in batches[one::world]] for one in range(world)]
-        gathered = rows_at_first(torch.cat([torch.empty(0, width), *own]), [sum(of) for of in sizes])
+        gathered = gather_rows(torch.cat([torch.empty(0, width), *own]), [sum(of) for of in sizes])
         parts = [list(torch.split(part, of)) for part, of in zip(gathered, sizes, strict=False)]
         return [parts[place % world][place // world] for place in range(len(batches))] if parts else []

@@ -19,7 +19,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from cse_cli.core.devices import VARIABLE, environment
+from cse_cli.core.devices import THREADS_VARIABLE, worker_environment
 from cse_cli.core.paths import runs
 from cse_cli.core.processes import PATIENT_SECONDS
 from cse_cli.core.results import Result
@@ -92,11 +92,11 @@ def _signal_handlers_restored() -> Iterator[None]:
 def _environment(processes: int, device: str) -> Iterator[None]:
     """Give the processes, which start with this one's environment, their share of the cores, and keep C++ quiet."""
     before = dict(os.environ)
-    threads = environment(processes, device).get(VARIABLE)
+    threads = worker_environment(processes, device).get(THREADS_VARIABLE)
     try:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # its warnings are about how training is written
         if threads is not None:
-            os.environ[VARIABLE] = threads
+            os.environ[THREADS_VARIABLE] = threads
         yield
     finally:
         os.environ.clear()

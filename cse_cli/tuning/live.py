@@ -9,7 +9,7 @@ from statistics import fmean
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from cse_cli.core.console import Screen, Started
+from cse_cli.core.console import RunInfo, Screen
 from cse_cli.core.devices import choose
 from cse_cli.core.formatting import duration
 from cse_cli.recipe.load import LoadedRecipe
@@ -142,7 +142,7 @@ class TuneScreen(Screen, SearchObserver):
         if not self._took:
             super().preparing(what, done, total)
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunInfo) -> None:
         """Open the bar; a trial's line says the rest."""
         self._dev, self._total = "", run.steps
         if self.live:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.ranges import Value
 from cse_cli.tuning.results import Trial
@@ -14,7 +14,7 @@ Ending = Literal["budget", "exhausted", "timeout"]
 """All trials are done; every point of the space is; no trial was begun after the time was over."""
 
 
-class SearchObserver(Silent):
+class SearchObserver(SilentObserver):
     """Is told of a search's progress, and of that of its runs; says nothing."""
 
     def opened(self, config: SearchConfig, done: int, budget: int, devices: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from cse_cli import tracking
-from cse_cli.core.devices import environment
+from cse_cli.core.devices import worker_environment
 from cse_cli.core.processes import end_with_parent
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import SearchConfig
@@ -274,7 +274,7 @@ class WorkerProcesses:
             # A session of its own: Ctrl-C reaches this process alone, which asks each worker once to end.
             process = subprocess.Popen(
                 [sys.executable, "-m", "cse_cli.tuning.workers", self._parent or ""],
-                env=environment(len(self._devices), device),
+                env=worker_environment(len(self._devices), device),
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
