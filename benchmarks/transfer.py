@@ -22,9 +22,7 @@ from cse_cli.core.devices import choose
 from cse_cli.evaluation.encoder import SentenceEncoder
 from registry import EVALUATORS
 from registry.encoders.saved import open_encoder
-from registry.evaluators.folds import Rows
-from registry.evaluators.labelled import read_labelled
-from registry.evaluators.protocol import Fit, Trial
+from registry.evaluators.protocol import Fit, Rows, Trial, read_labelled
 from registry.types import Encode
 
 TASKS = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")

@@ -89,11 +89,13 @@ def _reproductions() -> Iterator[str]:
 def _field() -> Iterator[str]:
     yield "## The field's own list"
     yield (
-        f"{len(papers.field())} rows, in `registry/papers/field_leaderboard.tsv`, from "
+        f"{len(papers.field_rows())} rows, in `registry/papers/field_leaderboard.tsv`, from "
         "<https://github.com/Doragd/Awesome-Sentence-Embedding>. Doubtful ones:"
     )
     rows = [
-        [r.encoder, r.method, f"{r.avg:.2f}", f"{r.avg_recomputed:.2f}", cell(r.note)] for r in papers.field() if r.note
+        [r.encoder, r.method, f"{r.avg:.2f}", f"{r.avg_recomputed:.2f}", cell(r.note)]
+        for r in papers.field_rows()
+        if r.note
     ]
     yield markdown(["encoder", "method", "listed", "recomputed", "note"], rows)
 

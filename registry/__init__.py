@@ -5,15 +5,24 @@ Names are imported on first use, so that `registry.errors` and the catalogues st
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from registry.core import Entry, Registry
+    from registry.core import (
+        AUGMENTERS,
+        ENCODERS,
+        EVALUATORS,
+        GENERATORS,
+        HEADS,
+        LOSSES,
+        QUEUES,
+        REGISTRIES,
+        Entry,
+        Registry,
+    )
     from registry.errors import CseError
-    from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES, REGISTRIES
     from registry.types import Tune
-
-_HOMES = {"CseError": "errors", "Tune": "types", "Entry": "core", "Registry": "core"}
 
 __all__ = [
     "AUGMENTERS", "ENCODERS", "EVALUATORS", "GENERATORS", "HEADS", "LOSSES", "QUEUES", "REGISTRIES",
@@ -22,10 +31,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
     if name not in __all__:
         raise AttributeError(f"module 'registry' has no attribute '{name}'")
-    value = getattr(import_module(f"registry.{_HOMES.get(name, 'registries')}"), name)
-    globals()[name] = value
+    module = {"CseError": "registry.errors", "Tune": "registry.types"}.get(name, "registry.core")
+    value = globals()[name] = getattr(import_module(module), name)
     return value

@@ -1,4 +1,7 @@
-"""Registries: names → components, found by scan and by entry points, described by their own signatures."""
+"""Registries: names → components, found by scan and by entry points, described by their own signatures.
+
+One registry for each kind of component stands at the end.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
-from registry.signature import Input, forward_inputs, owner, parameter_model, resources
-from registry.types import Component, Encoder, Loss, Reference, Resource
+from registry.signature import Input, docstring, forward_inputs, owner, parameter_model, resources
+from registry.types import Augmenter, Component, Encoder, Evaluator, Generator, Head, Loss, Queue, Reference, Resource
 
 T = TypeVar("T", bound=Component)
 
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
-    """One registered component and all that its class says about itself."""
+    """One registered component and what its class declares."""
 
     kind: str
     name: str
@@ -38,6 +41,11 @@ class Entry(Generic[T]):
     def summary(self) -> str:
         """First line of the class docstring."""
         return (inspect.getdoc(self.cls) or "").partition("\n")[0]
+
+    @property
+    def docstring(self) -> str:
+        """The class docstring, with the parameters of base classes among its own."""
+        return docstring(self.cls)
 
     @property
     def resources(self) -> dict[str, Resource]:
@@ -84,7 +92,7 @@ class Registry(Generic[T]):
     kind: str
     base: type[T]
     broken: dict[str, str] = field(default_factory=dict)
-    """Plug-in distribution and module → why it could not be imported."""
+    """Distribution and module of a plug-in → why it could not be imported."""
     _entries: dict[str, Entry[T]] = field(default_factory=dict)
     _disputed: dict[str, RegistrationError] = field(default_factory=dict)
     _scanned: bool = False
@@ -135,7 +143,7 @@ class Registry(Generic[T]):
             return
         owners = f"{owner(known.cls)} (from {known.distribution}) and {owner(cls)} (from {_distribution(cls)})"
         error = RegistrationError(f"two {self.kind} are called '{name}': {owners}", "rename one of them, or remove it")
-        if known.distribution != OWN:  # which of two plug-ins comes first is chance; ours keeps its names
+        if known.distribution != OWN:  # the order of plug-ins is undefined, so neither wins; our own names are kept
             self._disputed[name] = error
         raise error
 
@@ -192,7 +200,7 @@ class Registry(Generic[T]):
             point.load()
         except CseError as error:
             self.broken[f"{distribution} ({point.value})"] = error.message
-        except Exception as error:  # a plug-in may fail in any way; it must not take the others along
+        except Exception as error:  # whatever fails in one plug-in, the others are loaded
             self.broken[f"{distribution} ({point.value})"] = f"{type(error).__name__}: {error}"
         finally:
             _loading = outer
@@ -206,7 +214,7 @@ _loading = ""
 
 
 def _distribution(cls: type) -> str:
-    """Return who brought a class: this package, the plug-in being loaded, or the package it was defined in."""
+    """Return the distribution of a class: this package, the plug-in being loaded, or the package that defines it."""
     package = cls.__module__.partition(".")[0]
     return OWN if package == __package__ else _loading or package
 
@@ -217,3 +225,14 @@ def _source(cls: type) -> tuple[str, int]:
         return inspect.getsourcefile(cls) or "", inspect.getsourcelines(cls)[1]
     except (OSError, TypeError):
         return "", 0
+
+
+AUGMENTERS: Registry[Augmenter] = Registry("augmenters", Augmenter)
+ENCODERS: Registry[Encoder] = Registry("encoders", Encoder)
+EVALUATORS: Registry[Evaluator] = Registry("evaluators", Evaluator)
+GENERATORS: Registry[Generator] = Registry("generators", Generator)
+HEADS: Registry[Head] = Registry("heads", Head)
+LOSSES: Registry[Loss] = Registry("losses", Loss)
+QUEUES: Registry[Queue] = Registry("queues", Queue)
+
+REGISTRIES: tuple[Registry[Any], ...] = (AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES)

@@ -48,33 +48,33 @@ class _Sum(torch.autograd.Function):
         return total
 
 
-_alone = False
+_single = False
 
 
-def together() -> bool:
-    """Return whether this process is one of several that run the same thing, whatever `alone` says."""
+def is_distributed() -> bool:
+    """Return whether this process is one of several that run the same thing, whatever `single_process` says."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def world_size() -> int:
     """Return the number of processes that train together."""
-    return dist.get_world_size() if together() and not _alone else 1
+    return dist.get_world_size() if is_distributed() and not _single else 1
 
 
 def rank() -> int:
     """Return this process's place among them."""
-    return dist.get_rank() if together() and not _alone else 0
+    return dist.get_rank() if is_distributed() and not _single else 0
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def single_process() -> Iterator[None]:
     """Make every function here the identity: for work that one process does while the others wait for it."""
-    global _alone
-    before, _alone = _alone, True
+    global _single
+    before, _single = _single, True
     try:
         yield
     finally:
-        _alone = before
+        _single = before
 
 
 def all_devices(local: Tensor) -> Tensor:

@@ -1,18 +1,15 @@
 """Repositories of the model hub, at a commit, in the hub's own cache.
 
-The commit comes first: of the run that is taken up, of the name (`id@revision`), of a catalogue, of the cache's `refs`,
+The commit comes first: of the run that is resumed, of the name (`id@revision`), of a catalogue, of the cache's `refs`,
 and only then the hub's answer. Files are looked up in the cache by that commit, so that a start with everything there
 asks nothing over the network. The layout (`blobs`, `snapshots`, `refs`, `trees` below `HF_HOME`) is that of
 huggingface_hub, so `hf`, transformers and datasets find what is fetched here, and the other way round.
-
-What a user is told when the hub refuses, and what can be done about it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -21,20 +18,29 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from registry.errors import CseError, MissingError, UnknownNameError
 from registry.paths import write_atomically
-from registry.repository import Kind, Patterns, RemoteFile, Repository, cache_folder, matches
+from registry.repository import (
+    COMMIT,
+    Kind,
+    Patterns,
+    RemoteFile,
+    Repository,
+    answers_like_a_hub,
+    cache_folder,
+    check_name,
+    explain,
+    matches,
+    no_such_files,
+    select,
+    unmatched,
+)
 from registry.transfer import Download, TransferError, answers, disk_error, faults, get
 
-__all__ = [
-    "Kind", "Patterns", "RemoteFile", "Repository", "cache_folder", "cached", "commit_of", "fetch", "forget", "listed",
-    "matches", "missing_files", "pin", "pinned", "remote_files", "repositories", "resolve", "unreachable", "used",
-]  # fmt: skip
+__all__ = ["Repository", "cache_folder", "matches"]
 
 PATIENCE = 8.0
 """Seconds that `unreachable` waits for the hub's first answer."""
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
 _TREE_FORMAT = 1
 
 
@@ -45,14 +51,14 @@ _used: dict[str, str] = {}
 
 
 def pin(commits: Mapping[str, str]) -> None:
-    """Let these commits, by `Repository.key`, win over all others: those of the run that is taken up."""
+    """Use these commits, by `Repository.key`, before all others: those of the run that is resumed."""
     _pins.clear()
     _pins.update(commits)
 
 
 @contextmanager
 def pinned(commits: Mapping[str, str]) -> Iterator[None]:
-    """Do what `pin` does inside a `with` block."""
+    """Pin commits inside a `with` block."""
     before = dict(_pins)
     pin(commits)
     try:
@@ -98,13 +104,12 @@ def resolve(repository: Repository, *, hint: str = "") -> Repository:
 
 def _newest(repository: Repository, hint: str) -> Repository:
     """Ask the hub which commit a branch or tag has now, and keep the answer."""
-    with not_a_hub(repository):
+    with answers_like_a_hub(repository):
         about = _ask(repository, f"revision/{quote(repository.revision, safe='')}", hint).json()
         found = replace(repository, id=about["id"], revision=about["sha"])
     _keep(found.folder / "refs" / repository.revision, found.revision)
-    return replace(
-        found, revision=_pins.get(found.key, found.revision)
-    )  # the name that was asked for may be a former one
+    # A run pins the present name; the one given here may be a former one.
+    return replace(found, revision=_pins.get(found.key, found.revision))
 
 
 # --- what a repository has --------------------------------------------------------------------------------------------
@@ -136,7 +141,7 @@ def missing_files(repository: Repository, patterns: Patterns) -> list[RemoteFile
 def _listing(repository: Repository, hint: str = "") -> list[RemoteFile]:
     """Ask the hub for all files, page after page, and keep them in the format of huggingface_hub's own listings."""
     files: dict[str, dict[str, Any]] = {}
-    with not_a_hub(repository):
+    with answers_like_a_hub(repository):
         answer = _ask(repository, f"tree/{repository.revision}?recursive=true&expand=false", hint)
         rows: list[dict[str, Any]] = answer.json()
         while (following := answer.links.get("next", {}).get("url")) is not None:
@@ -179,14 +184,13 @@ def _listing_place(repository: Repository) -> Path:
 
 
 def _chosen(files: Sequence[RemoteFile], patterns: Patterns) -> list[RemoteFile]:
-    names = set(_select([file.name for file in files], patterns))
+    names = set(select([file.name for file in files], patterns))
     return [file for file in files if file.name in names]
 
 
-def _select(names: Sequence[str], patterns: Patterns) -> Sequence[str]:
-    if callable(patterns):
-        return patterns(names)
-    return [name for name in names if any(matches(name, pattern) for pattern in patterns)]
+def _cover(names: Sequence[str], patterns: Patterns) -> bool:
+    """Whether the names are all that is needed."""
+    return bool(select(names, patterns)) and not unmatched(names, patterns)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -207,23 +211,22 @@ def cached(
     if commit is None:
         return None
     repository = replace(repository, revision=commit)
-    folder = _snapshot(repository)
-    listing = _kept_listing(repository)
-    if listing is not None:
-        chosen = _chosen(listing, patterns)
-        there = bool(chosen) and all(_is_there(repository, file) for file in chosen) and _all_found(listing, patterns)
-    elif not folder.is_dir():
+    if not _has_all(repository, patterns, complete):
         return None
-    elif complete is not None:
-        there = complete(folder)
-    else:
-        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-        there = bool(_select(names, patterns)) and (
-            callable(patterns) or all(any(matches(name, pattern) for name in names) for pattern in patterns)
-        )
-    if there:
-        _used[repository.key] = commit
-    return folder if there else None
+    _used[repository.key] = commit
+    return _snapshot(repository)
+
+
+def _has_all(repository: Repository, patterns: Patterns, complete: Callable[[Path], bool] | None) -> bool:
+    """Whether the snapshot has all files that `patterns` select: by the listing, else by what is in the folder."""
+    folder, listing = _snapshot(repository), _kept_listing(repository)
+    if listing is not None:
+        there = all(_is_there(repository, file) for file in _chosen(listing, patterns))
+        return there and _cover([file.name for file in listing], patterns)
+    if complete is not None:
+        return folder.is_dir() and complete(folder)
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    return _cover(names, patterns)
 
 
 def fetch(
@@ -256,11 +259,11 @@ def fetch(
     fixed = repository.key in _pins or COMMIT.fullmatch(repository.revision)
     repository = _newest(repository, hint) if force and not fixed else resolve(repository, hint=hint)
     listing = _listing(repository, hint) if force else remote_files(repository, hint=hint)
-    chosen = _chosen(listing, patterns)
-    if not chosen or not _all_found(listing, patterns):
-        raise no_such_files(repository, [file.name for file in listing], patterns)
+    names = [file.name for file in listing]
+    if not _cover(names, patterns):
+        raise no_such_files(repository, names, patterns)
     try:
-        for file in chosen:
+        for file in _chosen(listing, patterns):
             _place(repository, file, force, hint, repair)
     except OSError as error:
         raise disk_error(repository.folder, error) from error
@@ -272,11 +275,6 @@ def repositories(kind: Kind = "model") -> list[str]:
     """Return the repositories in the hub's local cache."""
     folders = cache_folder().glob(f"{kind}s--*")
     return sorted(folder.name.removeprefix(f"{kind}s--").replace("--", "/") for folder in folders)
-
-
-def _all_found(listing: Sequence[RemoteFile], patterns: Patterns) -> bool:
-    """Whether every pattern has a file."""
-    return callable(patterns) or all(any(matches(file.name, pattern) for file in listing) for pattern in patterns)
 
 
 def _snapshot(repository: Repository) -> Path:
@@ -304,7 +302,7 @@ def _place(repository: Repository, file: RemoteFile, force: bool, hint: str, rep
     if place.is_file():
         return
     if not blob.is_file():
-        blob.unlink(missing_ok=True)  # a link to nothing
+        blob.unlink(missing_ok=True)  # a broken link
         try:
             Download(
                 f"{repository.page}/resolve/{repository.revision}/{quote(file.name)}",
@@ -316,7 +314,7 @@ def _place(repository: Repository, file: RemoteFile, force: bool, hint: str, rep
                 lock=repository.folder.parent / ".locks" / repository.folder.name / f"{file.blob}.lock",
             ).run()
         except TransferError as error:
-            raise explained(repository, error, hint) from error
+            raise explain(repository, error, hint) from error
     _link(blob, place)
 
 
@@ -367,104 +365,4 @@ def _get(repository: Repository, address: str, hint: str) -> Any:
     try:
         return get(address, headers=_headers(), label=repository.key)
     except TransferError as error:
-        raise explained(repository, error, hint) from error
-
-
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-
-
-@contextmanager
-def not_a_hub(repository: Repository) -> Iterator[None]:
-    """Turn a failure to read an answer into one message: a network's login page answers everything with 200."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise MissingError(
-            f"{repository.noun} {repository.id!r}: what answers at {repository.page} is no model hub",
-            "check HF_ENDPOINT, the proxy, and whether this network wants a login first",
-        ) from error
-
-
-def check_name(repository: Repository, hint: str) -> None:
-    """Refuse what can be no name of a repository.
-
-    Raises:
-        UnknownNameError: It cannot.
-    """
-    name = repository.id
-    if not _REPOSITORY.fullmatch(name) or "--" in name or ".." in name or name.endswith((".", "-", ".git")):
-        raise UnknownNameError(f"{name!r} is no {repository.noun} name.{hint}", _ways_out(repository))
-
-
-def explained(repository: Repository, error: TransferError, hint: str) -> CseError:
-    """Return what a refusal means to a user, and what can be done."""
-    what = f"{repository.noun} {repository.id!r}"
-    if error.code == "GatedRepo":
-        return MissingError(
-            f"{what} is gated: its owners want its terms accepted first",
-            f"accept them on {repository.page}, then `hf auth login` on this machine",
-        )
-    if error.code == "RevisionNotFound":
-        return UnknownNameError(
-            f"{what} has no revision {repository.revision!r}",
-            f"leave the revision out, or take one of {repository.page}/commits/main",
-        )
-    if error.code == "RepoNotFound" or error.status == 401:
-        return UnknownNameError(
-            f"the hub has no {what}, or it is private.{hint}",
-            f"`hf auth login` if it is yours, else {_ways_out(repository)}",
-        )
-    file = error.label.removeprefix(f"{repository.id}/")
-    part = f", file {file}," if file != error.label else ""
-    if error.status == 403:
-        return MissingError(
-            f"the hub refuses {what}{part} with {error.reason}",
-            f"`hf auth login` with a token that may read it, and accept its terms on {repository.page}",
-        )
-    if error.status == 404:
-        return MissingError(
-            f"the hub has not all of {what}{part} and says {error.reason}", f"see {repository.page}/tree/main"
-        )
-    message = f"{what}{part} is not on this machine and could not be fetched: {error.reason}.{hint}"
-    if "wrong bytes" in error.reason:
-        return MissingError(message, error.next_action)
-    if others := _other_commits(repository):
-        return MissingError(
-            f"{message} The cache has it at another commit than {repository.revision}.",
-            f"name that one, `{repository.id}@{others[0]}`, or {_ways_out(repository)}",
-        )
-    return MissingError(message, _ways_out(repository))
-
-
-def _other_commits(repository: Repository) -> list[str]:
-    folders = (repository.folder / "snapshots").glob("*/")
-    return sorted(folder.name for folder in folders if folder.name != repository.revision and any(folder.iterdir()))
-
-
-def no_such_files(repository: Repository, names: Sequence[str], patterns: Patterns) -> MissingError:
-    """Return what to say where a repository lacks what is needed."""
-    if callable(patterns):
-        wanted = "any of the files that are needed"
-    else:
-        lacking = [pattern for pattern in patterns if not any(matches(name, pattern) for name in names)]
-        wanted = "a file " + ", ".join(lacking)
-    shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-    return MissingError(
-        f"{repository.noun} {repository.id!r} at {repository.revision[:12]} has not {wanted}; it has {shown}",
-        f"look at {repository.page}/tree/{repository.revision}",
-    )
-
-
-def _ways_out(repository: Repository) -> str:
-    asked = f" --revision {repository.revision}" if _COMMIT.fullmatch(repository.revision) else ""
-    if repository.kind == "dataset":
-        asked += " --repo-type dataset"
-        own = "put the files below a folder that $CSE_DATA names"
-    else:
-        own = f"set model to a directory, or $CSE_MODELS to a folder that holds {repository.id!r}"
-    return (
-        f"one of: (1) {own}; "
-        f"(2) run `hf download {repository.id}{asked}` on a connected machine and copy its cache; "
-        "(3) set HF_ENDPOINT to a mirror you can reach"
-    )
+        raise explain(repository, error, hint) from error

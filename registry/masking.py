@@ -9,9 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from registry.device import sent
 from registry.errors import CseError
-from registry.tokens import Tokens, Vocabulary
+from registry.tokens import Tokens, Vocabulary, copy_to_device
 from registry.types import Tune
 
 Rate = Annotated[float, Field(ge=0, le=1), Tune(0.05, 0.5)]
@@ -60,7 +59,7 @@ class Masking:
 
     def hide(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
         """Return (B, L) ids with some hidden, and (B, L) whether each was; torch's global generator decides."""
-        specials = sent(torch.tensor(self.specials), tokens.ids.device)
+        specials = copy_to_device(torch.tensor(self.specials), tokens.ids.device)
         candidates = (tokens.mask == 1) & ~torch.isin(tokens.ids, specials)
         hidden = candidates & (torch.rand(tokens.ids.shape, device=tokens.ids.device) < self.rate)
         choice = torch.rand(tokens.ids.shape, device=tokens.ids.device)

@@ -391,14 +391,51 @@ def _load(model: str, settings: Any, random_weights: bool) -> Any:
             f"the weights of model {model!r} in {path} cannot be loaded: {_first_line(error)}",
             "give a directory with config.json and model.safetensors of the same model",
         ) from error
-    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key.split("."))
+    missing = [key for key in report["missing_keys"] if "pooler" not in key.split(".")]
+    _refuse_missing(model, missing, ", or set random_weights = true to train from nothing on purpose")
+    return loaded
+
+
+def load_language_model(model: str) -> tuple[Any, bool]:
+    """Return the masked language model in float32 and eval mode, and whether its checkpoint has the prediction head.
+
+    Raises:
+        MissingError: Other weights than the head's are missing.
+        CseError: The architecture has no masked language model.
+    """
+    import torch
+    from transformers import AutoModelForMaskedLM
+
+    quiet_transformers()
+    path, settings = locate(model), load_config(model)
+    if getattr(settings, EMBEDDINGS_ONLY, False):
+        raise MissingError(f"model {model!r} in {path} holds an embedding layer only", "name a complete model")
+    try:
+        loaded, report = AutoModelForMaskedLM.from_pretrained(
+            path, config=settings, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        raise CseError(
+            f"model {model!r} in {path} cannot be loaded as a masked language model: {_first_line(error)}",
+            "name a BERT, DistilBERT or RoBERTa checkpoint",
+        ) from error
+    inside = f"{loaded.base_model_prefix}."
+    _refuse_missing(model, [key for key in report["missing_keys"] if key.startswith(inside)])
+    return loaded.eval(), not report["missing_keys"]
+
+
+def _refuse_missing(model: str, missing: Sequence[str], alternative: str = "") -> None:
+    """Refuse a checkpoint that lacks weights.
+
+    Raises:
+        MissingError: It does.
+    """
     if missing:
         raise MissingError(
-            f"the checkpoint of model {model!r} in {path} lacks {len(missing)} weights, among them {missing[0]!r}: "
-            "they would stay random",
-            "give the complete model, or set random_weights = true to train from nothing on purpose",
+            f"the checkpoint of model {model!r} in {locate(model)} lacks {len(missing)} weights, among them "
+            f"{min(missing)!r}: they would stay random",
+            f"give the complete model{alternative}",
         )
-    return loaded
 
 
 def _without_pooler(settings: Any) -> dict[str, bool]:
@@ -406,8 +443,8 @@ def _without_pooler(settings: Any) -> dict[str, bool]:
     from transformers import MODEL_MAPPING
 
     cls = MODEL_MAPPING.get(type(settings), None)
-    known = cls is not None and "add_pooling_layer" in inspect.signature(cls.__init__).parameters
-    return {"add_pooling_layer": False} if known else {}
+    has_pooler = cls is not None and "add_pooling_layer" in inspect.signature(cls.__init__).parameters
+    return {"add_pooling_layer": False} if has_pooler else {}
 
 
 def _first_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
+from textwrap import fill
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -24,7 +25,7 @@ InputKind = Literal["sentences", "encoded", "negatives"]
 
 @dataclass(frozen=True)
 class Input:
-    """One argument of a loss's `forward`: where its value comes from is told by its type."""
+    """One argument of a loss's `forward`; `kind`, read from its annotation, says where its value comes from."""
 
     name: str
     kind: InputKind
@@ -37,10 +38,18 @@ def owner(cls: type) -> str:
 
 
 def documented(cls: type) -> dict[str, str]:
-    """Return parameter → text of the Google `Args:` block of the class docstring."""
+    """Return parameter → text of the Google `Args:` block of the docstring, inherited parameters included."""
+    texts: dict[str, str] = {}
+    for declaring in (*reversed(_declaring(cls)), cls):
+        texts |= _arguments(inspect.getdoc(declaring) or "")
+    return texts
+
+
+def _arguments(docstring: str) -> dict[str, str]:
+    """Return name → text of the `Args:` block of one docstring."""
     found: dict[str, str] = {}
     inside, name = False, ""
-    for line in (inspect.getdoc(cls) or "").splitlines():
+    for line in docstring.splitlines():
         if re.match(r"^Args:\s*$", line):
             inside = True
         elif inside and re.match(r"^\S", line):
@@ -53,22 +62,38 @@ def documented(cls: type) -> dict[str, str]:
     return found
 
 
+def docstring(cls: type) -> str:
+    """Return the docstring of a class, with the inherited parameters in its `Args:` block."""
+    text = f"{inspect.getdoc(cls) or ''}\n"
+    own = _arguments(text)
+    inherited = [f"{name}: {about}" for name, about in documented(cls).items() if name not in own]
+    if inherited:
+        block = re.search(r"^Args:\n(?:(?: .*)?\n)*", text, re.MULTILINE)
+        before, args, after = text, "Args:", ""
+        if block is not None:
+            before, args, after = text[: block.start()], block[0].rstrip(), text[block.end() :]
+        wrapped = [fill(line, 116, initial_indent=" " * 4, subsequent_indent=" " * 8) for line in inherited]
+        text = "\n\n".join(part.rstrip("\n") for part in (before, "\n".join([args, *wrapped]), after) if part.strip())
+    return text.strip()
+
+
 def parameter_model(cls: type) -> tuple[type[BaseModel], tuple[Reference, ...]]:
-    """Return the pydantic model of `cls.__init__` and the parameters that name encoders or views.
+    """Return the pydantic model of a component's parameters, and those of them that name encoders or views.
+
+    The parameters are those of `__init__`. If it ends in `**shared`, those of the base class that takes them follow:
+    what several components have in common is declared once. Parameters without default come first.
 
     Raises:
         RegistrationError: A parameter has no annotation or one that no recipe can express, is variadic, or has a
             reserved name.
     """
-    init = _init(cls)
-    hints = _hints(cls, init)
     texts = documented(cls)
     fields: dict[str, Any] = {}
     references: list[Reference] = []
-    for parameter in _parameters(init, cls):
+    for parameter, annotation in sorted(_init_parameters(cls), key=lambda each: each[0].default is not each[0].empty):
         if parameter.name in RESERVED or hasattr(BaseModel, parameter.name):
             raise RegistrationError(f"{owner(cls)}: parameter '{parameter.name}' is a reserved name; choose another")
-        hint, kind = _reference(cls, parameter.name, hints[parameter.name])
+        hint, kind = _reference(cls, parameter.name, annotation)
         if kind:
             references.append(Reference(parameter.name, kind))
         default = "online" if kind == "encoder" else ...
@@ -76,6 +101,33 @@ def parameter_model(cls: type) -> tuple[type[BaseModel], tuple[Reference, ...]]:
             default = parameter.default
         fields[parameter.name] = (hint, Field(default, description=texts.get(parameter.name)))
     return _model(cls, fields), tuple(references)
+
+
+def _init_parameters(cls: type) -> list[tuple[inspect.Parameter, Any]]:
+    """Return the parameters of `__init__` and their annotations; of two classes' with one name, the first one's."""
+    declaring = _declaring(cls)
+    found: dict[str, tuple[inspect.Parameter, Any]] = {}
+    for base in declaring:
+        init: Any = vars(base)["__init__"]
+        hints = _hints(cls, init)
+        for parameter in _parameters(init, cls, inherits=base is not declaring[-1]):
+            found.setdefault(parameter.name, (parameter, hints[parameter.name]))
+    return list(found.values())
+
+
+def _declaring(cls: type) -> list[type]:
+    """Return the classes whose `__init__` declares parameters: the first that has one, and the next after `**`.
+
+    That of torch's modules takes anything and declares nothing.
+    """
+    found: list[type] = []
+    for base in cls.__mro__:
+        if base not in (nn.Module, object) and "__init__" in vars(base):
+            found.append(base)
+            kinds = [parameter.kind for parameter in inspect.signature(vars(base)["__init__"]).parameters.values()]
+            if inspect.Parameter.VAR_KEYWORD not in kinds:
+                break
+    return found
 
 
 def resources(parameters: type[BaseModel]) -> dict[str, Resource]:
@@ -148,12 +200,6 @@ def forward_inputs(cls: type) -> tuple[Input, ...]:
     return inputs
 
 
-def _init(cls: type) -> Any:
-    """Return the first `__init__` that is the component's own; torch's takes anything and declares nothing."""
-    declared = (vars(base)["__init__"] for base in cls.__mro__ if base is not nn.Module and "__init__" in vars(base))
-    return next(declared, object.__init__)
-
-
 def _hints(cls: type, function: Any) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
@@ -163,21 +209,22 @@ def _hints(cls: type, function: Any) -> dict[str, Any]:
             "import it at module level, not under TYPE_CHECKING",
         ) from error
     except (TypeError, SyntaxError, AttributeError) as error:
-        raise RegistrationError(f"{owner(cls)}: an annotation of {function.__name__} is no type: {error}") from error
+        raise RegistrationError(f"{owner(cls)}: an annotation of {function.__name__} is not a type: {error}") from error
 
 
-def _parameters(function: Any, cls: type) -> list[inspect.Parameter]:
-    parameters = list(inspect.signature(function).parameters.values())
-    if function is object.__init__:
-        return []
-    for parameter in parameters[1:]:
+def _parameters(function: Any, cls: type, inherits: bool = False) -> list[inspect.Parameter]:
+    """Return all but `self`, and but `**shared` where a base class takes those."""
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    if inherits:
+        parameters = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise RegistrationError(f"{owner(cls)}: '*{parameter.name}' cannot be declared in a recipe; name each one")
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise RegistrationError(f"{owner(cls)}: '{parameter.name}' is positional only; recipes give values by name")
         if parameter.annotation is parameter.empty:
             raise RegistrationError(f"{owner(cls)}: parameter '{parameter.name}' has no annotation")
-    return parameters[1:]
+    return parameters
 
 
 def _input(cls: type, name: str, hint: Any) -> Input:

@@ -1,10 +1,10 @@
-"""Sentences and their tokens, before and after an encoder. Shapes as in `registry.types`."""
+"""Sentences, their tokens, and the tensors an encoder makes of them. Shapes as in `registry.types`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -79,16 +79,9 @@ class Tokens:
 
     def to(self, device: torch.device | str) -> Tokens:
         """Return the same tokens on `device`."""
-        return replace(
-            self,
-            ids=self.ids.to(device, non_blocking=True),
-            mask=self.mask.to(device, non_blocking=True),
-            types=self.types.to(device, non_blocking=True),
-            positions=self.positions.to(device, non_blocking=True),
-            labels=None if self.labels is None else self.labels.to(device, non_blocking=True),
-            targets=None if self.targets is None else self.targets.to(device, non_blocking=True),
-            side={column: tokens.to(device) for column, tokens in self.side.items()},
-        )
+        values = [(name, value) for name, value in vars(self).items() if isinstance(value, Tensor)]
+        moved: dict[str, Any] = {name: value.to(device, non_blocking=True) for name, value in values}
+        return replace(self, **moved, side={column: tokens.to(device) for column, tokens in self.side.items()})
 
     def padded_to(self, length: int) -> Tokens:
         """Return the same sentences with masked places appended up to `length`; `side` is left alone."""
@@ -171,6 +164,23 @@ class Encoded:
 def at_least_single(values: Tensor) -> Tensor:
     """Return the values in single precision where they have half; double stays double."""
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def copy_to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Return values of the host on a device; pinned memory keeps the host from waiting for a GPU's copy."""
+    if device.type == "cuda" and values.device.type == "cpu":
+        values = values.pin_memory()
+    return values.to(device, non_blocking=True)
+
+
+def attention_mask(mask: Tensor) -> Tensor:
+    """Return the mask (B, L) in a form that transformers takes without reading its values, which waits for the GPU.
+
+    Given (B, L), it drops the mask where there is no padding; four dimensions it takes as they are.
+    """
+    if mask.device.type == "cpu" or mask.ndim > 2:
+        return mask
+    return mask.bool()[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
 
 
 class Vocabulary(Protocol):

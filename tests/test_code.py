@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.registries import REGISTRIES
+from registry import REGISTRIES
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = {registry.kind for registry in REGISTRIES}

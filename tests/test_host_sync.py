@@ -24,8 +24,8 @@ from cse_cli.training import trainer as stepping
 from cse_cli.training.build import resolve
 from cse_cli.training.trainer import Stepper
 from registry.augmenters.fgsm import Fgsm
-from registry.device import sent
 from registry.encoders.ema import Ema
+from registry.tokens import copy_to_device
 from tests.chosen import these, trains
 from tests.shrunken import STEPS, Small
 
@@ -70,7 +70,7 @@ def meta(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stepping, "make_optimizer", lambda method, _: torch.optim.AdamW(method.parameters()))
     # What is looked at once, before the first update.
     monkeypatch.setattr(Ema, "_check_start", lambda self: setattr(self, "_checked", True))
-    monkeypatch.setattr(Fgsm, "_tell", lambda *_: None)
+    monkeypatch.setattr(Fgsm, "_check_epsilon", lambda *_: None)
 
 
 def stepper(name: str, parts: Small) -> Stepper:
@@ -103,7 +103,7 @@ def test_what_is_told_is_true(parts: Small) -> None:
     with pytest.raises(RuntimeError, match="meta"):
         one.take(0, look=lambda loss, _: bool(torch.isfinite(loss)))
     with Copies():
-        assert sent(torch.ones(2), DEVICE).device == DEVICE
+        assert copy_to_device(torch.ones(2), DEVICE).device == DEVICE
         with pytest.raises(AssertionError, match="a copy from the host"):
             torch.ones(2).to(DEVICE)
     with Makers(), pytest.raises(AssertionError, match="waits"):

@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from cse_cli.core.results import STS_TASKS, Result, Scores, average
+from cse_cli.core.results import STS_TASKS, Result, Scores, paper_average
 from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired, steiger, williams
 from cse_cli.tracking import reader
 from registry.catalogue.pairs import ROWS
@@ -31,7 +31,7 @@ _SAME = 1e-6
 def metric_value(scores: Scores, metric: str) -> float | None:
     """Return `evaluator.metric` of a run's scores, or as `avg` the papers' average of the seven English sets."""
     if metric == AVERAGE:
-        return average(scores, STS_TASKS, RANKED)
+        return paper_average(scores, STS_TASKS, RANKED)
     evaluator, _, name = metric.rpartition(".")
     return scores.get(evaluator, {}).get(name)
 

@@ -34,7 +34,7 @@ from cse_cli.analysis.papers import (
 )
 from cse_cli.analysis.runs import Configuration, RecipeStatus, StatusOf, configurations, recipe_status
 from cse_cli.core.results import Result
-from cse_cli.core.stats import Score, alone, beside_one_run, beside_untrained
+from cse_cli.core.stats import Score, score_against_number, score_against_untrained, score_alone
 from cse_cli.recipe.files import recipe_name
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
@@ -261,9 +261,9 @@ class _EncoderTable:
             values = self.layout.values(configuration, column)
             before = self.layout.values(configuration, column, untrained=True)
             if values and answered is None and before:
-                scores[column.heading] = beside_untrained(values, before)
+                scores[column.heading] = score_against_untrained(values, before)
             elif values:
-                scores[column.heading] = beside_one_run(values, reference(printed.get(column.heading)))
+                scores[column.heading] = score_against_number(values, reference(printed.get(column.heading)))
         return our_row(configuration, scores, answered, best_of)
 
     def _untrained(self, chosen: Sequence[Configuration]) -> list[ScoreRow]:
@@ -273,7 +273,7 @@ class _EncoderTable:
             if configuration.latest.paper is not None:
                 continue
             columns = [(c.heading, self.layout.values(configuration, c, untrained=True)) for c in self._columns()]
-            scores = {heading: alone(values) for heading, values in columns if values}
+            scores = {heading: score_alone(values) for heading, values in columns if values}
             if scores:
                 key = tuple((heading, f"{score.mean:.2f}") for heading, score in scores.items())
                 found.setdefault(key, []).append((configuration, scores))

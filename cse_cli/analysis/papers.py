@@ -372,7 +372,7 @@ def field_rows(encoder: str, layout: Layout) -> list[ScoreRow]:
     """Return the rows of an encoder in the field's public leaderboard, where its columns are these."""
     headings = {column.evaluator: column.heading for column in layout.columns}
     found: list[ScoreRow] = []
-    for one in papers.field():
+    for one in papers.field_rows():
         if one.encoder.lower() != encoder or set(layout.evaluators) != set(one.cells):
             continue
         scores = {headings[name]: Score(mean=value, std=one.spreads.get(name)) for name, value in one.cells.items()}

@@ -12,7 +12,7 @@ from cse_cli.analysis.reproduce import data_section, environment_section, recipe
 from cse_cli.core.formatting import counted, mean, seed_list
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table
-from cse_cli.recipe.cells import headings, table_of, values
+from cse_cli.recipe.cells import headings, paper_table, values
 from cse_cli.recipe.files import name_of
 from cse_cli.recipe.study import Study, load_study, origins_of
 from registry import papers
@@ -83,7 +83,7 @@ def _answered(study: Study) -> str:
 def _scores_section(runs: StudyRuns) -> Section:
     """Return the paper's table with ours, or rows and columns as the study names them: mean, spread over the seeds."""
     study = runs.study
-    if study.answers is not None and table_of(study) is not None:
+    if study.answers is not None and paper_table(study) is not None:
         return Section("Beside the paper", table_parts(study_table(runs, *study.answers)))
     scores = values(study, [cell for cell, _ in runs.cells], runs.current)
     columns = headings(study, scores)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from cse_cli.core.paths import runs as run_folders
-from cse_cli.core.results import STS_TASKS, Result, average
+from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.recipe.files import all_recipes, all_studies, name_of, recipe_name
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Recipe, data_identity
@@ -102,7 +102,7 @@ class Configuration:
     def averages(self, evaluators: Sequence[str], metric: str, *, untrained: bool = False) -> list[float]:
         """Return the papers' average of every seed, or nothing where one seed lacks a score."""
         scores = [result.untrained if untrained else result.scores for result in self.results]
-        found = [average(of_seed, evaluators, metric) for of_seed in scores]
+        found = [paper_average(of_seed, evaluators, metric) for of_seed in scores]
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else []
 

@@ -18,9 +18,9 @@ from cse_cli.analysis.evidence import metric_value
 from cse_cli.analysis.figures import GUIDE, STEPS, add_legend, axis_by_step, line_style
 from cse_cli.analysis.paper_tables import StudyRuns
 from cse_cli.analysis.run_figures import unit
-from cse_cli.core.plotting import COLUMN, OURS, PAGE, PAPER, Heading, blank, save, styled
+from cse_cli.core.plotting import COLUMN, OURS, PAGE, PAPER, Heading, house_style, new_figure, save
 from cse_cli.core.results import Result
-from cse_cli.recipe.cells import Cell, table_of
+from cse_cli.recipe.cells import Cell, paper_table
 from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import setting
 from cse_cli.recipe.schema import Recipe
@@ -124,7 +124,7 @@ class StudyPoints:
         self.study = runs.study
         self.figure = runs.study.figure or FigureSpec(x=ROW)
         self.cells = [cell for cell, _ in runs.cells]
-        self.table = table_of(runs.study)
+        self.table = paper_table(runs.study)
         self.current = runs.current
         self._sideways = len({cell.row for cell in self.cells}) == 1 and len(self.cells) > 1
         """Whether the settings stand beside each other in one row, not below each other."""
@@ -210,7 +210,7 @@ def draw_study(runs: StudyRuns, folder: Path) -> list[Path]:
         runs: Of the study; its runs as the recipes are today count.
         folder: Made if missing. The files are named after the study.
     """
-    with styled():
+    with house_style():
         figure = study_figure(runs)
         if figure is None:
             return []
@@ -321,7 +321,7 @@ def _draw_sweep(points: Sequence[Point], spec: FigureSpec, score: str, paper: st
     A second axis would let the choice of its scale decide how alike both look; with equal spans slopes can be compared.
     """
     series, panels = _series(points, paper)
-    figure = blank(heading, height=0.4 + (1.4 if panels > 1 else 1.8) * panels)
+    figure = new_figure(heading, height=0.4 + (1.4 if panels > 1 else 1.8) * panels)
     every = list(figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
     joined = not spec.x.startswith(MEASURE) or spec.lines is not None
     _draw_series(every, series, [(point.x, point) for point in points if point.x is not None], "y", joined=joined)
@@ -358,7 +358,7 @@ def _draw_names(points: Sequence[Point], score: str, paper: str, heading: Headin
     names = list(dict.fromkeys(point.label for point in points))
     wrapped = [textwrap.fill(name, LETTERS) for name in names]
     tall = 0.06 + 0.13 * max(1 + name.count("\n") for name in wrapped)
-    figure = blank(heading, PAGE if panels > 1 else COLUMN, 0.7 + tall * len(names))
+    figure = new_figure(heading, PAGE if panels > 1 else COLUMN, 0.7 + tall * len(names))
     every = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
     _draw_series(every, series, [(names.index(point.label), point) for point in points], "x", joined=False)
     add_legend(figure)
@@ -406,7 +406,7 @@ def _draw_series(
 
 def draw_curves(curves: Sequence[Curve], xlabel: str, ylabel: str, heading: Heading) -> Figure:
     """Return the mean over the seeds by step in a band of one standard deviation, its highest point marked."""
-    figure = blank(heading, height=2.1 + 0.13 * len(curves))
+    figure = new_figure(heading, height=2.1 + 0.13 * len(curves))
     axes = figure.add_subplot()
     for place, curve in enumerate(curves):
         at_steps = [mean_std(scores) for scores in zip(*curve.scores, strict=True)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -19,9 +18,9 @@ from cse_cli.recipe.files import all_recipes, all_studies, find
 from cse_cli.recipe.files import title as file_title
 from cse_cli.recipe.load import chain, load, merged
 from cse_cli.recipe.study import outline
+from registry import REGISTRIES
 from registry.core import Entry
 from registry.errors import CseError, UnknownNameError, suggestion
-from registry.registries import REGISTRIES
 from registry.types import Augmenter, Tune
 
 _TYPES = {
@@ -68,7 +67,7 @@ def full(entry: Entry[Any]) -> dict[str, Any]:
     metrics = getattr(entry.cls, "metrics", None)
     if metrics is not None:
         about |= {"metric": entry.cls.metric, "metrics": list(metrics)}
-    return {**about, "doc": inspect.getdoc(entry.cls) or ""}
+    return {**about, "doc": entry.docstring}
 
 
 def parameter(entry: Entry[Any], name: str, field: FieldInfo) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ValidationError
 from cse_cli.recipe.errors import Checking, Keys, Origins, Problems, report, shown_value
 from cse_cli.recipe.files import place_file
 from cse_cli.recipe.schema import Data, Evaluate, LossPart, Paper, Recipe, Train, TuneRange, View
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.core import Entry, Registry
 from registry.errors import UnknownNameError
-from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 
 _SECTIONS = frozenset(
     {"data", "train", "evaluate", "paper", "queue", "encoders", "views", "losses", "evaluators", "tune"}

@@ -8,9 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Paper, Recipe, Train, TuneRange, View
-from registry import catalogue
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES, catalogue
 from registry.core import Entry, Registry
-from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.signature import documented
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

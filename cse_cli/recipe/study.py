@@ -18,10 +18,9 @@ from cse_cli.recipe.files import all_studies, is_study, name_of
 from cse_cli.recipe.load import STUDY, chain
 from cse_cli.recipe.paths import setting, values
 from cse_cli.recipe.schema import Count, Flag, Recipe, Section, Text, Whole
-from registry import papers
+from registry import EVALUATORS, papers
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import AVERAGE
-from registry.registries import EVALUATORS
 
 ROW, STEP, MEASURES = "row", "step", "measures."
 """X axes of a study's figure that are no setting: rows by name, training steps, a measure by its name."""

@@ -14,7 +14,7 @@ from cse_cli.core.formatting import mean
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table, as_rich, plain_table
 from cse_cli.training.build import Prepared
-from registry.registries import EVALUATORS
+from registry import EVALUATORS
 from registry.tokens import Tokens
 
 RunPlan = dict[str, Any]

@@ -18,20 +18,20 @@ from cse_cli.core.results import Speed
 from cse_cli.data.batches import Size
 from cse_cli.training.method import Method
 from registry.distributed import world_size
-from registry.encoders.cost import Cost, cost_of
+from registry.encoders.transformer import Cost, cost_of
 
 Part = Literal["data", "forward", "backward", "optimiser", "evaluation", "other"]
 PARTS: tuple[Part, ...] = ("data", "forward", "backward", "optimiser", "evaluation", "other")
 STEP: tuple[Part, ...] = ("data", "forward", "backward", "optimiser")
 """What makes up a step; "other" is the loop around it: records, health, checkpoints."""
 PENDING = 256
-"""Events kept at most while nobody reads."""
+"""Events kept at most between two calls of `read`."""
 
 
 class Clock:
     """Divides time into parts: what passed since the last `mark` belongs to the part it names.
 
-    On a GPU a mark is an event on the stream that kernels are queued on, and nobody waits for it before `read`. The
+    On a GPU a mark is an event on the stream that kernels are queued on, and nothing waits for it before `read`. The
     distances between events cover all time, that in which the GPU waits for the host included.
 
     Args:

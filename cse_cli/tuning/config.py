@@ -8,8 +8,8 @@ from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.tuning.space import Parameter
+from registry import EVALUATORS
 from registry.errors import CseError
-from registry.registries import EVALUATORS
 
 TRIALS = 20
 """Trials of a new study by default."""

@@ -16,9 +16,9 @@ from cse_cli.recipe.describe import tune_of
 from cse_cli.recipe.errors import Keys, dotted
 from cse_cli.recipe.paths import parts, values
 from cse_cli.recipe.schema import Recipe
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.core import Registry
 from registry.errors import CseError
-from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 
 Value = str | int | float | bool
 """What a sampler can choose."""

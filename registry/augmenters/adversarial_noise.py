@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from registry.registries import AUGMENTERS
+from registry import AUGMENTERS
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step, Tune
 

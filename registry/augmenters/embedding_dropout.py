@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from registry import AUGMENTERS
 from registry.augmenters.places import choose, share
-from registry.registries import AUGMENTERS
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step, Tune
 
@@ -39,9 +39,7 @@ class EmbeddingDropout(Augmenter):
         draw: Literal["count", "chance"] = "count",
         scale: bool = False,
     ) -> None:
-        self.rate = rate
-        self.draw = draw
-        self.scale = scale
+        self.rate, self.draw, self.scale = rate, draw, scale
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:  # noqa: ARG002 - the hook's form
         """Return the vectors with some numbers zero."""

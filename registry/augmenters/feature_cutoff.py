@@ -7,8 +7,8 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
+from registry import AUGMENTERS
 from registry.augmenters.places import choose, share
-from registry.registries import AUGMENTERS
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step, Tune
 

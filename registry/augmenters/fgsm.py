@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry.augmenters.precision import describe_loss, precision_in_use
+from registry import AUGMENTERS
 from registry.errors import CseError
-from registry.registries import AUGMENTERS
 from registry.tokens import Embedded
-from registry.types import Augmenter, Step, Tune
+from registry.types import Augmenter, Step, Tune, take_shape_from_checkpoint
 
 
 @AUGMENTERS.register("fgsm")
@@ -46,13 +45,12 @@ class Fgsm(Augmenter, nn.Module):
         of: str | None = None,
     ) -> None:
         super().__init__()
-        self.epsilon = epsilon
-        self.mode = mode
-        self.of = of
+        self.epsilon, self.mode, self.of = epsilon, mode, of
         self.register_buffer("previous", torch.zeros(0, 0, 0))
-        self._watching: list[tuple[Step, Tensor]] = []
-        self._shown: list[tuple[Step, str, Tensor, Tensor, torch.dtype]] = []
-        self._told = False
+        take_shape_from_checkpoint(self, "previous", only_if_empty=False)
+        self._sources: list[tuple[Step, Tensor]] = []
+        self._pending: list[tuple[Step, str, Tensor, Tensor, torch.dtype]] = []
+        self._checked = False
         self._notices: list[str] = []
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:
@@ -63,36 +61,36 @@ class Fgsm(Augmenter, nn.Module):
         """
         vectors = embedded.vectors
         if self.mode == "stale":
-            vectors = self._watched(vectors, view, step)
+            vectors = self._with_gradient(vectors, view, step)
             gradient = self.previous
         else:
             gradient = step.gradient(self.of or view)
         exact = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
         direction = _shaped(gradient.sign().to(exact.dtype), vectors.shape)
-        if not self._told and self.epsilon and gradient.numel() and torch.is_grad_enabled():
-            self._shown.append((step, view, vectors.detach(), direction, precision_in_use(vectors.device)))
+        if not self._checked and self.epsilon and gradient.numel() and torch.is_grad_enabled():
+            self._pending.append((step, view, vectors.detach(), direction, precision_in_use(vectors.device)))
         return Embedded(embedded.tokens, exact + self.epsilon * direction)
 
     def after_step(self, step: Step) -> None:
-        """Keep the gradient that reached the watched vectors; look once at what ε comes to."""
+        """Keep the gradient of the vectors that "stale" goes by; check once what ε changes in this precision."""
         # The lists also hold what passed through in a probe, which is no step of the training.
-        for seen, vectors in self._watching:
+        for seen, vectors in self._sources:
             if seen is step:
                 gradient = torch.zeros_like(vectors) if vectors.grad is None else vectors.grad
                 self.previous = torch.nan_to_num(gradient.detach().float())
-        for seen, view, vectors, direction, running in self._shown:
-            if seen is step and not self._told:
-                self._told = True
-                self._tell(view, vectors, direction, running)
-        self._watching.clear()
-        self._shown.clear()
+        for seen, view, vectors, direction, running in self._pending:
+            if seen is step and not self._checked:
+                self._checked = True
+                self._check_epsilon(view, vectors, direction, running)
+        self._sources.clear()
+        self._pending.clear()
 
     def notices(self) -> list[str]:
         """Return, once, that ε is lost in the precision in use, or that there is no gradient."""
-        told, self._notices = self._notices, []
-        return told
+        notices, self._notices = self._notices, []
+        return notices
 
-    def _watched(self, vectors: Tensor, view: str, step: Step) -> Tensor:
+    def _with_gradient(self, vectors: Tensor, view: str, step: Step) -> Tensor:
         """Return `vectors`, arranged so that `after_step` finds the gradient of the view whose gradient is used."""
         if not torch.is_grad_enabled():
             return vectors
@@ -110,22 +108,16 @@ class Fgsm(Augmenter, nn.Module):
             source = step.embedded[self.of].vectors
         if source.requires_grad:
             source.retain_grad()
-        self._watching.append((step, source))
+        self._sources.append((step, source))
         return vectors
 
-    def _tell(self, view: str, vectors: Tensor, direction: Tensor, running: torch.dtype) -> None:
+    def _check_epsilon(self, view: str, vectors: Tensor, direction: Tensor, running: torch.dtype) -> None:
         if not direction.any():
-            told: str | None = "no gradient reaches its token vectors, so nothing moves; name another view in `of`"
+            notice: str | None = "no gradient reaches its token vectors, so nothing moves; name another view in `of`"
         else:
-            told = describe_loss(self.epsilon, vectors, direction, running)
-        if told is not None:
-            self._notices.append(f"view '{view}': fgsm: {told}")
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any, **options: Any) -> None:
-        stored = state_dict.get(f"{prefix}previous")
-        if stored is not None:
-            self.previous = self.previous.new_zeros(stored.shape)
-        super()._load_from_state_dict(state_dict, prefix, *rest, **options)
+            notice = describe_loss(self.epsilon, vectors, direction, running)
+        if notice is not None:
+            self._notices.append(f"view '{view}': fgsm: {notice}")
 
 
 def _shaped(gradient: Tensor, shape: torch.Size) -> Tensor:
@@ -134,3 +126,51 @@ def _shaped(gradient: Tensor, shape: torch.Size) -> Tensor:
         return gradient.new_zeros(shape)
     rows, places = shape[0] - gradient.shape[0], shape[1] - gradient.shape[1]
     return F.pad(gradient, (0, 0, 0, places, 0, rows))  # a negative amount cuts
+
+
+NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+def share_changed(values: Tensor, changes: Tensor, precision: torch.dtype) -> float:
+    """Return the share of `values` that adding `changes` moves, both and their sum rounded to `precision`."""
+    rounded = values.to(precision)
+    return float(((rounded + changes.to(precision)) != rounded).float().mean())
+
+
+def share_coarse(values: Tensor, epsilon: float) -> float:
+    """Return the share of single-precision `values` whose next larger number is further away than `epsilon`."""
+    sizes = values.abs()
+    gaps = torch.nextafter(sizes, torch.full_like(sizes, torch.inf)) - sizes
+    return float((gaps > epsilon).float().mean())
+
+
+def precision_in_use(device: torch.device) -> torch.dtype:
+    """Return what matrix products are computed in here and now."""
+    kind = device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
+
+
+def describe_loss(epsilon: float, vectors: Tensor, direction: Tensor, running: torch.dtype) -> str | None:
+    """Return a sentence if `epsilon` is too small for the numbers it is added to, or for those computed with.
+
+    Args:
+        epsilon: Size of the change.
+        vectors: (B, L, W) what is changed.
+        direction: (B, L, W) −1, 0 or 1; zeros are left out of account.
+        running: What is computed with.
+    """
+    changed = direction != 0
+    values = vectors.float()[changed]
+    changes = epsilon * direction.float()[changed]
+    coarse, shares = share_coarse(values, epsilon), {p: share_changed(values, changes, p) for p in NAMES}
+    if coarse == 0 and shares[running] == 1:
+        return None
+    mean = float(((values + changes) - values).abs().mean())
+    notice = (
+        f"epsilon = {epsilon:g} changes {shares[torch.float32]:.2%} of the token vectors' elements in fp32, "
+        f"by {mean:.2g} on average (the spacing of the numbers is larger for {coarse:.2%}); "
+        f"bf16 would change {shares[torch.bfloat16]:.2%}, fp16 {shares[torch.float16]:.2%}"
+    )
+    if running != torch.float32:
+        notice += f". This run computes in {NAMES[running]}: set train.precision = 'fp32', or a larger epsilon"
+    return notice

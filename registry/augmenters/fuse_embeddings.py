@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry.augmenters.foreign import ForeignEmbeddings
-from registry.device import sent
+from registry import AUGMENTERS
+from registry.encoders import backbone as split
 from registry.errors import CseError, suggestion
-from registry.registries import AUGMENTERS
-from registry.tokens import Embedded, Tokens
+from registry.models import load_model
+from registry.tokens import Embedded, Tokens, copy_to_device
 from registry.types import Augmenter, Encoder, ModelName, Step, Tune
 from registry.vocabulary import HubVocabulary
 
@@ -53,11 +53,8 @@ class FuseEmbeddings(Augmenter, nn.Module):
         pad_fill: Literal["source", "zero", "pad_embedding"] = "source",
     ) -> None:
         super().__init__()
-        self.model = model
-        self.column = column
-        self.rate = rate
-        self.mask = mask
-        self.pad_fill = pad_fill
+        self.model, self.column, self.rate = model, column, rate
+        self.mask, self.pad_fill = mask, pad_fill
         self.vocabulary = HubVocabulary(model)
         self.foreign = ForeignEmbeddings(model)
         self._encoder: tuple[Encoder, ...] = ()  # in a tuple, so that its weights do not become this module's
@@ -104,9 +101,6 @@ class FuseEmbeddings(Augmenter, nn.Module):
             )
         return tokens.side[column]
 
-    def _site(self) -> str:
-        return self._bound().augment_at
-
     def _bound(self) -> Encoder:
         if not self._encoder:
             raise CseError("fuse_embeddings was used before bind(encoder)", "bind it to the encoder of its view first")
@@ -120,11 +114,11 @@ class FuseEmbeddings(Augmenter, nn.Module):
         if self.pad_fill != "pad_embedding":
             return F.pad(embedded.vectors, (0, 0, 0, extra))
         pad = self._bound().vocabulary.pad([[], [0]]).ids[0, 0]
-        filled = replace(tokens, ids=torch.where(tokens.mask == 1, tokens.ids, sent(pad, tokens.ids.device)))
+        filled = replace(tokens, ids=torch.where(tokens.mask == 1, tokens.ids, copy_to_device(pad, tokens.ids.device)))
         return torch.cat([embedded.vectors, self._bound().embed(filled)[:, -extra:]], dim=1)
 
     def _fuse(self, source: Tensor, source_mask: Tensor, side: Tokens) -> Tensor:
-        foreign: Tensor = self.foreign(side, self._site()).to(source.dtype)
+        foreign: Tensor = self.foreign(side, self._bound().augment_at).to(source.dtype)
         mixed = self.rate * source + (1 - self.rate) * foreign
         if self.pad_fill == "pad_embedding":
             return mixed
@@ -153,3 +147,46 @@ def _fitted(side: Tokens, length: int, pad: int) -> Tokens:
         )
     side = side.padded_to(length)
     return replace(side, ids=side.ids.masked_fill(side.mask == 0, pad))
+
+
+class ForeignEmbeddings(nn.Module):
+    """Token vectors of a second vocabulary.
+
+    Args:
+        model: Name or directory; its blocks are never built.
+    """
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        loaded = load_model(model, embeddings_only=True)
+        split.take_dropout(loaded)
+        self.pad = int(loaded.config.pad_token_id or 0)
+        self.embeddings = loaded.embeddings
+        self.projection = _projection(loaded)
+        self.projects = False
+        """Whether vectors go through `projection`, which ALBERT keeps outside its embedding layer."""
+        self.requires_grad_(False)
+
+    @property
+    def widths(self) -> list[int]:
+        """Every width the vectors can have, the layer's own first."""
+        own = int(self.embeddings.word_embeddings.embedding_dim)
+        return [own] if self.projection is None else [own, int(self.projection.out_features)]
+
+    def fit_width(self, width: int) -> bool:
+        """Project or not, so that the vectors are `width` wide; False if neither gives that."""
+        self.projects = width != self.widths[0]
+        return width in self.widths
+
+    @torch.no_grad()
+    def forward(self, tokens: Tokens, site: str) -> Tensor:
+        """Return (B, L, W): the whole layer's output ("layer") or word vectors ("word"), without dropout."""
+        vectors = split.embed_words(self, tokens) if site == "word" else split.embed_layer(self, tokens)
+        if self.projects and self.projection is not None:
+            vectors = self.projection(vectors)
+        return vectors
+
+
+def _projection(model: Any) -> nn.Linear | None:
+    found: nn.Linear | None = getattr(model.encoder, "embedding_hidden_mapping_in", None)
+    return found if found is not None else getattr(model, "embeddings_project", None)

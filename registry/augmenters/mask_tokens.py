@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import torch
 
+from registry import AUGMENTERS
 from registry.errors import CseError
 from registry.masking import Masking, Rate, Share
-from registry.registries import AUGMENTERS
 from registry.tokens import Tokens
 from registry.types import Augmenter, Encoder, Step
 
@@ -32,9 +32,7 @@ class MaskTokens(Augmenter):
     """
 
     def __init__(self, rate: Rate = 0.15, mask_share: Share = 0.8, random_share: Share = 0.1) -> None:
-        self.rate = rate
-        self.mask_share = mask_share
-        self.random_share = random_share
+        self.rate, self.mask_share, self.random_share = rate, mask_share, random_share
         self._masking: Masking | None = None
 
     def bind(self, encoder: Encoder) -> None:

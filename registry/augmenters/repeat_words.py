@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
-from registry.registries import AUGMENTERS
+from registry import AUGMENTERS
 from registry.tokens import Pieces, Sample
 from registry.types import Augmenter, Encoder, Tune
 
@@ -46,10 +46,7 @@ class RepeatWords(Augmenter):
         unit: Literal["subword", "word"] = "subword",
         longest: Annotated[int, Field(gt=0)] | None = None,
     ) -> None:
-        self.rate = rate
-        self.count = count
-        self.unit = unit
-        self.longest = longest
+        self.rate, self.count, self.unit, self.longest = rate, count, unit, longest
         self.specials = 2
 
     def bind(self, encoder: Encoder) -> None:

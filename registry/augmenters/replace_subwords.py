@@ -37,9 +37,7 @@ class ReplaceSubwords(Augmenter):
         rate: Annotated[float, Field(gt=0, le=1), Tune(0.05, 0.5)] = 0.15,
         change: Annotated[float, Field(ge=0, le=1), Tune(0.5, 1.0)] = 0.8,
     ) -> None:
-        self.segment = segment
-        self.rate = rate
-        self.change = change
+        self.segment, self.rate, self.change = segment, rate, change
         self._ids: tuple[int, ...] = ()
 
     def bind(self, encoder: Encoder) -> None:

@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from registry import AUGMENTERS
 from registry.augmenters.places import share
-from registry.registries import AUGMENTERS
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step, Tune
 

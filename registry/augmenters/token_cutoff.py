@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from registry import AUGMENTERS
 from registry.augmenters.places import Scope, choose, places, share
-from registry.registries import AUGMENTERS
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step, Tune
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from registry import AUGMENTERS
 from registry.augmenters.places import Scope, places, shuffled
-from registry.registries import AUGMENTERS
 from registry.tokens import Tokens
 from registry.types import Augmenter, Step
 

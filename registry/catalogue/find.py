@@ -252,7 +252,7 @@ class _Making:
     split: str
 
     def __call__(self, _columns: Sequence[str]) -> Iterable[Mapping[str, str]]:
-        from registry.registries import GENERATORS
+        from registry import GENERATORS
 
         return GENERATORS[self.generator.name].build(self.generator.params).rows(self.split)
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from registry import catalogue
 from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
-from registry.encoders.fitting import TARGET, FitData
 from registry.errors import CseError
 from registry.tokens import Encoded, Tokens
-from registry.types import Encode, Encoder
+from registry.types import Encode, Encoder, Resource
 
-Vectors = Callable[[], Iterator[Tensor]]
-"""Gives the sentences' vectors, chunk by chunk, as often as asked."""
+TARGET = "target"
+"""Stands for the evaluator's own sentences."""
+
+CHUNK = 8192
+"""Sentences held at a time, so that a corpus of any size fits."""
+
 
 ADJUSTMENT = "adjustment.safetensors"
 BASE = "base"
@@ -29,8 +36,12 @@ class Adjusted(Encoder):
     any state, for it is fitted again whenever a state is scored.
 
     Args:
-        of: The other encoder.
-        data: What it is adjusted to.
+        of: The encoder whose vectors are adjusted; the recipe declares it before this one.
+        fit_on: A data set of the catalogue, or "target": for each evaluator all sentences of its own data set, test
+            split included, without labels.
+        split: Split of the data set.
+        columns: Columns of it that hold sentences.
+        limit: Sentences at most; all if left out.
     """
 
     stateful: ClassVar[bool] = False  # the other encoder's weights are kept under its own name
@@ -38,11 +49,19 @@ class Adjusted(Encoder):
     method: ClassVar[str]
     """The name it is registered by, for directories that hold it."""
 
-    def __init__(self, of: Encoder, data: FitData) -> None:
+    def __init__(
+        self,
+        *,
+        of: Encoder,
+        fit_on: Annotated[str, Resource("dataset", evaluated=TARGET)],
+        split: str = "train",
+        columns: list[str] = ["text"],  # noqa: B006 - a declaration, never changed
+        limit: Annotated[int, Field(ge=2)] | None = None,
+    ) -> None:
         super().__init__()
-        data.demand()
-        self.of, self.data = of, data
-        self.fits = "each" if data.dataset == TARGET else "once"
+        self.of, self.data = of, FitData(fit_on, split, tuple(columns), limit)
+        self.data.demand()
+        self.fits = "each" if fit_on == TARGET else "once"
         self.dim, self.width, self.max_length, self.vocabulary = of.dim, of.width, of.max_length, of.vocabulary
         self.augment_at, self.memory = of.augment_at, of.memory
         self._fitting = False
@@ -173,3 +192,60 @@ tags: [cse]
 Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`. The folder `base`
 holds the encoder before the adjustment.
 """
+
+
+@dataclass(frozen=True)
+class FitData:
+    """Where the sentences come from.
+
+    Args:
+        dataset: Name in the data catalogue, or "target".
+        split: Split of the data set.
+        columns: Columns of it that hold sentences, read row by row.
+        limit: Sentences at most, the first ones.
+    """
+
+    dataset: str
+    split: str = "train"
+    columns: tuple[str, ...] = ("text",)
+    limit: int | None = None
+
+    def demand(self) -> None:
+        """Check that the data set is here and has the columns, before anything is encoded.
+
+        Raises:
+            UnknownNameError: No such data set, split or column.
+            MissingError: It is not on this machine and cannot be fetched.
+        """
+        if self.dataset != TARGET:
+            catalogue.locate(self.dataset, self.split).demand(self.columns)
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return "dataset/split" → content digest; nothing for an evaluator's own sentences."""
+        if self.dataset == TARGET:
+            return {}
+        return {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}
+
+    def vectors(self, encode: Encode, target: Sequence[str]) -> Iterator[Tensor]:
+        """Yield (n, D) vectors of the sentences, n ≤ `CHUNK`, in order.
+
+        Args:
+            encode: Makes the vectors.
+            target: The evaluator's own sentences.
+        """
+        sentences = islice(self._sentences(target), self.limit)
+        while chunk := list(islice(sentences, CHUNK)):
+            with torch.inference_mode(False):
+                copied = encode(chunk).clone()  # evaluation's own tensors cannot be trained on
+            yield copied
+
+    def _sentences(self, target: Sequence[str]) -> Iterator[str]:
+        if self.dataset == TARGET:
+            yield from target
+            return
+        for row in catalogue.open_text(self.dataset, self.split):
+            yield from (row[column] for column in self.columns)
+
+
+Vectors = Callable[[], Iterator[Tensor]]
+"""Gives the sentences' vectors, chunk by chunk, as often as asked."""

@@ -118,6 +118,7 @@ def compiled(model: Any) -> CompiledBlocks | None:
 
 def prepare(root: nn.Module, length: int, told: Callable[[str], None]) -> list[CompiledBlocks]:
     """Put `CompiledBlocks` beside the models of all encoders below `root`, not active yet; return them."""
+    # `torch.compile` has a parameter for it in torch 2.13 only; 2.6 is the oldest that is supported.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, RECOMPILE_LIMIT)
     found = []
     for module in root.modules():

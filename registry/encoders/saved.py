@@ -8,20 +8,19 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from torch import Tensor
 
-from registry.encoders.adjusted import ADJUSTMENT, BASE, Adjusted
+from registry import ENCODERS
+from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
 from registry.encoders.export import OWN_FORMAT, SETTINGS
-from registry.encoders.fitting import TARGET
 from registry.encoders.pooling import Pooling
 from registry.encoders.transformer import TransformerEncoder
-from registry.encoders.word_vectors.average import VECTORS, WORDS, WordAverage
+from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, suggestion
-from registry.heads.fixed import FixedDense
+from registry.heads.layers import FixedDense
 from registry.models import load_tokenizer, locate
-from registry.registries import ENCODERS
 from registry.types import Encoder
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)
@@ -164,7 +163,8 @@ def _fixed(folder: Path) -> FixedDense:
     if activation not in ("Tanh", "Identity") or config.get("use_residual") or not config.get("bias", True):
         raise CseError(f"{folder} is a dense layer of another form than tanh(Wx + b) or Wx + b")
     weights = _tensors(folder / "model.safetensors")
-    return FixedDense(weights["linear.weight"], weights["linear.bias"], activation)
+    sigma: Literal["Tanh", "Identity"] = "Tanh" if activation == "Tanh" else "Identity"
+    return FixedDense(weights["linear.weight"], weights["linear.bias"], sigma)
 
 
 def _tensors(file: Path) -> dict[str, Tensor]:

@@ -1,8 +1,9 @@
-"""The encoder everything else builds on: a transformers checkpoint, a pooling, training heads."""
+"""The encoder everything else builds on, a transformers checkpoint, a pooling, training heads; and what it costs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,13 +11,13 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from registry import ENCODERS
 from registry.encoders import backbone as split
 from registry.encoders.blocks import first_states, padded_states, run_blocks
 from registry.encoders.export import Layout, export_encoder
 from registry.encoders.pooling import Pooling, needs_all_states, pool
 from registry.errors import CseError
 from registry.models import load_model
-from registry.registries import ENCODERS
 from registry.tokens import Encoded, Tokens
 from registry.types import Encoder, Head, ModelName, Tune
 from registry.vocabulary import HubVocabulary
@@ -75,9 +76,7 @@ class TransformerEncoder(Encoder):
         self.model = model
         self.pooling: Pooling = pooling
         self.eval_pooling: Pooling = eval_pooling or pooling
-        self.first_layer_index = first_layer_index
-        self.head_at_eval = head_at_eval
-        self.augment_at = augment_at
+        self.first_layer_index, self.head_at_eval, self.augment_at = first_layer_index, head_at_eval, augment_at
         self.vocabulary: HubVocabulary = HubVocabulary(model)
         rates = {} if dropout is None else _rates(dropout, dropout_scope)
         self.backbone = load_model(model, random_weights=random_weights, **rates)
@@ -177,3 +176,37 @@ def _rates(dropout: float, scope: Scope) -> dict[str, Any]:
         return {}
     attention = {"attention_probs_dropout_prob": dropout} if scope == "all" else {}
     return {"hidden_dropout_prob": dropout, **attention}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one pass through the blocks.
+
+    Args:
+        weights: Numbers in the matrices that each token vector is multiplied with.
+        attention: Layers times width: what grows with the square of a sentence's length.
+        trained: Whether their gradient is computed.
+    """
+
+    weights: int
+    attention: int
+    trained: bool = True
+
+
+def cost_of(encoder: Encoder) -> Cost | None:
+    """Return the cost of the transformer that an encoder is, or is made of; None where there is none."""
+    for module in encoder.modules():
+        if isinstance(module, TransformerEncoder):
+            return _cost_of_blocks(module.backbone)
+    return None
+
+
+def _cost_of_blocks(backbone: Any) -> Cost:
+    """Count the matrices of the blocks; ALBERT goes through the same ones several times."""
+    layers = int(backbone.config.num_hidden_layers)
+    groups = getattr(backbone.encoder, "albert_layer_groups", None)
+    blocks = list(backbone.encoder.layer) if groups is None else [b for group in groups for b in group.albert_layers]
+    matrices = [part.weight.numel() for block in blocks for part in block.modules() if isinstance(part, nn.Linear)]
+    passes = layers * (1 if groups is None else len(blocks) // len(groups))
+    trained = any(weight.requires_grad for block in blocks for weight in block.parameters())
+    return Cost(sum(matrices) * passes // len(blocks), passes * int(backbone.config.hidden_size), trained)

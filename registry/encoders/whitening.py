@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from registry import ENCODERS
 from registry.encoders.adjusted import BASE, Adjusted, Vectors
 from registry.encoders.export import MODULES, append_dense
-from registry.encoders.fitting import FitData
-from registry.encoders.moments import Moments
 from registry.errors import CseError, RunFailedError
-from registry.registries import ENCODERS
-from registry.types import Encoder, Resource, Tune
+from registry.types import Tune
 
 
 @ENCODERS.register("whitening")
@@ -35,12 +33,6 @@ class Whitening(Adjusted):
     `fit_on`), width (W2, `k`), directions without variance (W3, `eps`), layers (W4, the other encoder's pooling).
 
     Args:
-        of: The encoder whose vectors are adjusted; the recipe declares it before this one.
-        fit_on: A data set of the catalogue, or "target": for each evaluator all sentences of its own data set, test
-            split included, without labels.
-        split: Split of the data set.
-        columns: Columns of it that hold sentences.
-        limit: Sentences at most; all if left out.
         k: Directions kept; all if left out.
         eps: Directions narrower than this share of the widest one's variance count as that wide, so that those without
             any variance are not blown up; 0 divides by what is there, as published.
@@ -50,15 +42,11 @@ class Whitening(Adjusted):
 
     def __init__(
         self,
-        of: Encoder,
-        fit_on: Annotated[str, Resource("dataset", evaluated="target")],
-        split: str = "train",
-        columns: list[str] = ["text"],  # noqa: B006 - a declaration, never changed
-        limit: Annotated[int, Field(ge=2)] | None = None,
         k: Annotated[int, Field(ge=1), Tune(64, 768, step=64)] | None = None,
         eps: Annotated[float, Field(ge=0, lt=1), Tune(1e-8, 1e-2, log=True)] = 1e-6,
+        **fitted_to: Any,
     ) -> None:
-        super().__init__(of, FitData(fit_on, split, tuple(columns), limit))
+        super().__init__(**fitted_to)
         self.k, self.eps = k, eps
         self._dense: dict[str, Tensor] = {}
 
@@ -119,3 +107,31 @@ def whitening(mean: Tensor, covariance: Tensor, k: int, eps: float) -> tuple[Ten
         )
     weight = (directions[:, :k] / variances.sqrt()).T.contiguous()
     return weight, -weight @ mean
+
+
+class Moments:
+    """Mean and covariance in double precision, exact however the vectors are cut into chunks (Chan et al. 1983)."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = torch.zeros(0, dtype=torch.float64)
+        self._scatter = torch.zeros(0, dtype=torch.float64)
+
+    def add(self, vectors: Tensor) -> None:
+        """Take in (n, D) more vectors."""
+        rows = vectors.double()
+        mean = rows.mean(dim=0)
+        centred = rows - mean
+        scatter = centred.T @ centred
+        if self.count == 0:
+            self.count, self.mean, self._scatter = len(rows), mean, scatter
+            return
+        total = self.count + len(rows)
+        gap = mean - self.mean
+        self._scatter += scatter + torch.outer(gap, gap) * (self.count * len(rows) / total)
+        self.mean = self.mean + gap * (len(rows) / total)
+        self.count = total
+
+    def covariance(self) -> Tensor:
+        """Return (D, D), divided by one less than the number of vectors."""
+        return self._scatter / (self.count - 1)

@@ -9,15 +9,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from registry import EVALUATORS, catalogue
+from registry import EVALUATORS
 from registry.errors import CseError
-from registry.evaluators.sphere import Counted, PairVectors, pair_vectors, uniformity, unit
-from registry.evaluators.sts import Sts
-from registry.types import DatasetName, Encode, Evaluator
+from registry.evaluators.pairs import Counted, PairEvaluator, PairVectors, pair_vectors, unit
+from registry.types import DatasetName, Encode
+
+BLOCK = 2048
+"""Rows and columns of distances held at a time."""
 
 
 @EVALUATORS.register("alignment_uniformity")
-class AlignmentUniformity(Evaluator):
+class AlignmentUniformity(PairEvaluator):
     """Measure how close positive pairs lie and how evenly sentences cover the unit sphere; both better when lower.
 
     With vectors of unit length (norms below 1e-8 count as 1e-8, what is not finite as 0):
@@ -67,19 +69,14 @@ class AlignmentUniformity(Evaluator):
         sentences: Counted = "occurrences",
         batch_size: Annotated[int, Field(ge=2)] = 64,
     ) -> None:
-        self.dataset = dataset
-        self.split = split
-        self.threshold = threshold
-        self.inclusive = inclusive
-        self.alpha = alpha
-        self.t = t
-        self.scope = scope
+        self.dataset, self.split, self.threshold, self.inclusive = dataset, split, threshold, inclusive
+        self.alpha, self.t, self.scope = alpha, t, scope
         self.sentences: Counted = sentences
         self.batch_size = batch_size
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return alignment, and uniformity of everything and batch by batch."""
-        pairs = catalogue.read_pairs(self.dataset, self.split)
+        pairs = self.pairs()
         positive = self._positive([pair.score for pair in pairs])
         scope = positive if self.scope == "positive" else torch.ones_like(positive)
         made = pair_vectors(pairs, encode)
@@ -90,14 +87,6 @@ class AlignmentUniformity(Evaluator):
             "uniformity": uniformity(points, self.t, self._counts(made, scope)),
             "uniformity_batched": self._batched(points[made.first[scope]]),
         }
-
-    def texts(self) -> Sequence[str]:
-        """Return the sentences of the whole data set."""
-        return Sts(self.dataset, self.split).texts()
-
-    def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest."""
-        return {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}
 
     def _positive(self, gold: Sequence[float]) -> Tensor:
         """Return (n,) which pairs are positive."""
@@ -128,3 +117,30 @@ class AlignmentUniformity(Evaluator):
         full = range(0, len(points) - self.batch_size + 1, self.batch_size)
         batches = [points[start : start + self.batch_size] for start in full] or [points]
         return sum(uniformity(batch, self.t) for batch in batches) / len(batches)
+
+
+def uniformity(vectors: Tensor, t: float, counts: Tensor | None = None, block: int = BLOCK) -> float:
+    """Return log of the mean of exp(−t·‖x − y‖²) over all pairs of two different places, blocks of them at a time.
+
+    Args:
+        vectors: (m, D) double; at least two places.
+        t: Weight of close pairs.
+        counts: (m,) places that hold each vector; one if left out.
+        block: Rows and columns of distances held at a time.
+    """
+    weights = vectors.new_ones(len(vectors)) if counts is None else counts
+    vectors, weights = vectors[weights > 0], weights[weights > 0]
+    squares = vectors.square().sum(dim=1)
+    # Places that hold the same vector are no distance apart.
+    total = float((weights * (weights - 1)).sum() / 2)
+    for row in range(0, len(vectors), block):
+        own = slice(row, row + block)
+        for column in range(row, len(vectors), block):
+            other = slice(column, column + block)
+            apart = squares[own, None] + squares[other] - 2 * (vectors[own] @ vectors[other].T)
+            near = apart.clamp_(min=0).mul_(-t).exp_()
+            if row == column:
+                near = near.triu_(diagonal=1)
+            total += float(weights[own] @ near @ weights[other])
+    places = float(weights.sum())
+    return float(torch.tensor(total / (places * (places - 1) / 2), dtype=torch.float64).log())

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from registry import EVALUATORS, catalogue
-from registry.catalogue import Pair
+from registry import EVALUATORS
+from registry.catalogue import File, Pair, Source
+from registry.catalogue.find import data_folder, own_file
+from registry.catalogue.pairs import ROWS
 from registry.errors import CseError, MissingError
-from registry.evaluators.sts import Sts, cosines, one_line, similarities
-from registry.evaluators.translations import Translations
+from registry.evaluators.pairs import PairEvaluator, cosines, one_line, similarities
 from registry.statistics import aggregates
-from registry.types import DatasetName, Encode, Evaluator, FileName, ViewName
+from registry.types import DatasetName, Encode, FileName, ViewName
 
 
 @EVALUATORS.register("augmentation_quality")
-class AugmentationQuality(Evaluator):
+class AugmentationQuality(PairEvaluator):
     """Correlate cosines with gold scores, × 100, where the sentences first went through a view's augmenters.
 
     With a the view's augmenters and f a supervised encoder, s(f(a(x)), f(a(x′))) takes the place of s(f(x), f(x′)) in
@@ -59,17 +62,13 @@ class AugmentationQuality(Evaluator):
         column: str = "translation",
         aggregate: Literal["all", "mean", "wmean"] = "all",
     ) -> None:
-        self.dataset = dataset
-        self.view = view
-        self.split = split
-        self.sides = sides
-        self.column = column
-        self.aggregate = aggregate
+        self.dataset, self.view, self.split, self.sides = dataset, view, split, sides
+        self.column, self.aggregate = column, aggregate
         self.translations = None if translations is None else Translations(translations, column)
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the correlations with and without the view's augmenters, and their difference."""
-        pairs = catalogue.read_pairs(self.dataset, self.split)
+        pairs = self.pairs()
         augmented = self._correlations(pairs, cosines(*self._augmented(pairs, encode)))
         plain = self._correlations(pairs, similarities(pairs, encode))
         return {
@@ -78,14 +77,9 @@ class AugmentationQuality(Evaluator):
             **{f"{name}_change": value - plain[name] for name, value in augmented.items()},
         }
 
-    def texts(self) -> Sequence[str]:
-        """Return the sentences of the whole data set."""
-        return Sts(self.dataset, self.split).texts()
-
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split" → content digest, of the translations too."""
-        own = {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}
-        return own if self.translations is None else own | self.translations.fingerprints()
+        return super().fingerprints() | ({} if self.translations is None else self.translations.fingerprints())
 
     def _correlations(self, pairs: Sequence[Pair], predicted: Sequence[float]) -> dict[str, float]:
         values = aggregates([pair.subset for pair in pairs], [pair.score for pair in pairs], predicted)
@@ -102,11 +96,60 @@ class AugmentationQuality(Evaluator):
     def _through(self, sentences: Sequence[str], encode: Encode) -> Tensor:
         columns = {"text": sentences}
         if self.translations is not None:
-            return encode.through(self.view, columns | {self.column: self.translations.of(sentences)})
+            return encode.encode_view(self.view, columns | {self.column: self.translations.of(sentences)})
         try:
-            return encode.through(self.view, columns)
+            return encode.encode_view(self.view, columns)
         except MissingError as error:
             raise CseError(
                 f"augmentation_quality, {self.dataset}/{self.split}, view '{self.view}': {error.message}",
                 "translate the sentences with `cse data translate`, and name its output in `translations`",
             ) from error
+
+
+class Translations:
+    """Sentence → translation, from a `.tsv` with a header.
+
+    Args:
+        file: Path; a relative one counts from the current folder, then from $CSE_DATA.
+        column: The column that holds the translations; sentences stand in `text`.
+
+    Raises:
+        MissingError: There is no such file.
+    """
+
+    def __init__(self, file: str, column: str) -> None:
+        self.source = Source(("text", column), (File(_found(file)),))
+
+    def of(self, sentences: Sequence[str]) -> list[str]:
+        """Return the translation of each sentence, whose white space is single blanks.
+
+        Raises:
+            CseError: A sentence has none.
+        """
+        missing = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._table]
+        if missing:
+            raise CseError(
+                f"{self.source.where}: no translation of {len(missing)} of {len(set(sentences))} sentences, the first "
+                f"of them {missing[0]!r}",
+                "translate those too: `cse data translate` writes such a file from a .txt with one sentence a line",
+            )
+        return [self._table[sentence] for sentence in sentences]
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return "file/column" → digest of its content."""
+        return {f"{self.source.paths[0].name}/{self.source.columns[1]}": ROWS + self.source.digest}
+
+    @cached_property
+    def _table(self) -> dict[str, str]:
+        return {" ".join(text.split()): other for text, other in self.source.rows()}
+
+
+def _found(file: str) -> Path:
+    found, folder = own_file(file), data_folder()
+    if found is not None:
+        return found
+    looked = " here" if folder is None else f" here or below CSE_DATA ({folder})"
+    raise MissingError(
+        f"augmentation_quality: no translations at {file}{'' if Path(file).expanduser().is_absolute() else looked}",
+        "make the file with `cse data translate`: a .tsv with columns text and translation",
+    )

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import islice
+from typing import Annotated, Any, ClassVar
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
-from registry import EVALUATORS
-from registry.errors import CseError
-from registry.evaluators.information import mutual_information
-from registry.evaluators.text_source import TextSource
+from registry import EVALUATORS, catalogue
+from registry.catalogue import Source, own_source
+from registry.catalogue.find import own_file
+from registry.catalogue.pairs import ROWS
+from registry.errors import CseError, MissingError
+from registry.evaluators.pairs import finite, unit
 from registry.types import DatasetName, Encode, Evaluator, FileName, ViewName
 
 
+class MutualInformationBound(Evaluator):
+    """Bounds from below the mutual information of vectors that belong together.
+
+    Args:
+        mi_n: N, rows or pairs a chunk.
+        temperature: τ.
+        training: Compare what losses compare, instead of what evaluation does.
+    """
+
+    metric: ClassVar[str] = "mutual_information"
+    metrics: ClassVar[tuple[str, ...]] = ("mutual_information", "bound")
+
+    def __init__(
+        self,
+        *,
+        mi_n: Annotated[int, Field(ge=2)] = 128,
+        temperature: Annotated[float, Field(gt=0)] = 0.05,
+        training: bool = True,
+    ) -> None:
+        self.mi_n, self.temperature, self.training = mi_n, temperature, training
+
+
 @EVALUATORS.register("mutual_information")
-class MutualInformation(Evaluator):
+class MutualInformation(MutualInformationBound):
     """Bound the mutual information of two views of a sentence from below, in nats.
 
     MI(h, h*) = log N + (1/N) Σᵢ log( e^{cos(hᵢ,h*ᵢ)/τ} / Σⱼ e^{cos(hᵢ,h*ⱼ)/τ} ), j over the N sentences of a chunk,
@@ -40,13 +71,7 @@ class MutualInformation(Evaluator):
             relative path counts from the current folder, then from $CSE_DATA.
         split: Split of the data set. Of a file, what it counts as: only "dev", "train" and the like may select.
         limit: Rows read.
-        mi_n: N, rows a chunk.
-        temperature: τ.
-        training: Compare what losses compare, instead of what evaluation does.
     """
-
-    metric: ClassVar[str] = "mutual_information"
-    metrics: ClassVar[tuple[str, ...]] = ("mutual_information", "bound")
 
     def __init__(
         self,
@@ -56,10 +81,10 @@ class MutualInformation(Evaluator):
         file: FileName | None = None,
         split: str = "train",
         limit: Annotated[int, Field(ge=2)] = 6400,
-        mi_n: Annotated[int, Field(ge=2)] = 128,
-        temperature: Annotated[float, Field(gt=0)] = 0.05,
-        training: bool = True,
+        **bound: Any,
     ) -> None:
+        super().__init__(**bound)
+        catalogue.demand_one("mutual_information", dataset, file)
         if first == second:
             raise CseError(
                 f"mutual_information: first and second are both the view '{first}', whose draws are the same every "
@@ -67,21 +92,67 @@ class MutualInformation(Evaluator):
                 "name two views of the recipe; they may differ by their dropout masks alone",
             )
         self.first, self.second = first, second
-        self.text = TextSource("mutual_information", dataset, file, split, limit)
-        self.mi_n = mi_n
-        self.temperature = temperature
-        self.training = training
+        self.name = f"{dataset or file}/{split}"
+        self.dataset, self.file, self.split, self.limit = dataset, file, split, limit
+        if file is not None:
+            self._source  # noqa: B018 - a file that cannot be read is reported before training, not after
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the mutual information and its bound."""
-        columns = self.text.columns()
-        try:
-            one, other = (encode.through(view, columns, training=self.training) for view in (self.first, self.second))
+        rows = list(islice(self._source.rows(), self.limit))
+        columns = {name: [row[place] for row in rows] for place, name in enumerate(self._source.columns)}
+        with errors_at(f"mutual_information, {self.name}"):
+            views = self.first, self.second
+            one, other = (encode.encode_view(view, columns, training=self.training) for view in views)
             return mutual_information(one, other, self.mi_n, self.temperature)
-        except CseError as error:
-            where = f"mutual_information, {self.text.name}"
-            raise type(error)(f"{where}: {error.message}", error.next_action) from error
 
     def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split", or "file/split", → content digest."""
-        return self.text.fingerprints()
+        """Return "dataset/split", or "file/split", → content digest of all rows."""
+        return {self.name: ROWS + self._source.digest}
+
+    @cached_property
+    def _source(self) -> Source:
+        if self.dataset is not None:
+            return catalogue.locate(self.dataset, self.split)
+        path = own_file(self.file or "")
+        if path is None:
+            raise MissingError(
+                f"mutual_information: no file {self.file}",
+                "a relative path counts from the current folder, then $CSE_DATA",
+            )
+        return own_source(path)
+
+
+def mutual_information(first: Tensor, second: Tensor, size: int, temperature: float) -> dict[str, float]:
+    """Return "mutual_information" in nats, averaged over chunks of `size` rows in order, and its "bound", log `size`.
+
+    Each chunk: log N + (1/N) Σᵢ log( e^{cos(hᵢ,h*ᵢ)/τ} / Σⱼ e^{cos(hᵢ,h*ⱼ)/τ} ), in double precision. An incomplete
+    last chunk is left out, for its bound would be another.
+
+    Args:
+        first: (n, D) h; what is not finite is 0.
+        second: (n, D) h*, row i the counterpart of row i.
+        size: N.
+        temperature: τ.
+
+    Raises:
+        CseError: There are fewer rows than `size`.
+    """
+    if len(first) < size:
+        raise CseError(f"{len(first)} rows, which is less than one chunk of {size}", f"set mi_n = {len(first)} or less")
+    one, other = (unit(finite(side)) for side in (first, second))
+    chunks = len(first) // size
+    total = 0.0
+    for start in range(0, chunks * size, size):
+        logits = one[start : start + size] @ other[start : start + size].T / temperature
+        total += float(torch.log_softmax(logits, dim=1).diagonal().mean())
+    return {"mutual_information": math.log(size) + total / chunks, "bound": math.log(size)}
+
+
+@contextmanager
+def errors_at(where: str) -> Iterator[None]:
+    """Put `where` before the message of an error in the block."""
+    try:
+        yield
+    except CseError as error:
+        raise type(error)(f"{where}: {error.message}", error.next_action) from error

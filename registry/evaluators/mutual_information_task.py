@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Any
 
-from pydantic import Field
-
-from registry import EVALUATORS, catalogue
+from registry import EVALUATORS
 from registry.errors import CseError
-from registry.evaluators.information import mutual_information
-from registry.evaluators.sts import Sts, one_line
-from registry.types import DatasetName, Encode, Evaluator, ViewName
+from registry.evaluators.mutual_information import MutualInformationBound, errors_at, mutual_information
+from registry.evaluators.pairs import PairEvaluator, one_line
+from registry.types import DatasetName, Encode, ViewName
 
 
 @EVALUATORS.register("mutual_information_task")
-class MutualInformationTask(Evaluator):
+class MutualInformationTask(PairEvaluator, MutualInformationBound):
     """Bound the mutual information of sentences that people gave one gold score, the highest, from below, in nats.
 
     MI as in `mutual_information`, with h and h* the vectors of a pair's two sentences, over the pairs whose gold score
@@ -36,13 +33,7 @@ class MutualInformationTask(Evaluator):
         split: Split of it; "all" joins its splits.
         gold: Score of the pairs compared.
         column: The view's own column, as the recipe calls it.
-        mi_n: N, pairs a chunk.
-        temperature: τ.
-        training: Compare what losses compare, instead of what evaluation does.
     """
-
-    metric: ClassVar[str] = "mutual_information"
-    metrics: ClassVar[tuple[str, ...]] = ("mutual_information", "bound")
 
     def __init__(
         self,
@@ -51,38 +42,21 @@ class MutualInformationTask(Evaluator):
         split: str = "all",
         gold: float = 5.0,
         column: str = "text",
-        mi_n: Annotated[int, Field(ge=2)] = 128,
-        temperature: Annotated[float, Field(gt=0)] = 0.05,
-        training: bool = True,
+        **bound: Any,
     ) -> None:
-        self.view = view
-        self.dataset = dataset
-        self.split = split
-        self.gold = gold
-        self.column = column
-        self.mi_n = mi_n
-        self.temperature = temperature
-        self.training = training
+        super().__init__(**bound)
+        self.view, self.dataset, self.split = view, dataset, split
+        self.gold, self.column = gold, column
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the mutual information and its bound."""
         where = f"mutual_information_task, {self.dataset}/{self.split}"
-        pairs = catalogue.read_pairs(self.dataset, self.split)
+        pairs = self.pairs()
         equal = [pair for pair in pairs if pair.score == self.gold]
         if not equal:
             best = max(pair.score for pair in pairs)
             raise CseError(f"{where}: no pair scores {self.gold:g}; the highest is {best:g}", f"set gold = {best:g}")
         sides = [one_line(pair.first) for pair in equal] + [one_line(pair.second) for pair in equal]
-        try:
-            vectors = encode.through(self.view, {self.column: sides}, training=self.training)
+        with errors_at(where):
+            vectors = encode.encode_view(self.view, {self.column: sides}, training=self.training)
             return mutual_information(vectors[: len(equal)], vectors[len(equal) :], self.mi_n, self.temperature)
-        except CseError as error:
-            raise type(error)(f"{where}: {error.message}", error.next_action) from error
-
-    def texts(self) -> Sequence[str]:
-        """Return the sentences of the whole data set."""
-        return Sts(self.dataset, self.split).texts()
-
-    def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest."""
-        return {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}

@@ -1,17 +1,87 @@
-"""SentEval's three ways to choose an L2 weight and to test with it, for any linear classifier. Registers nothing."""
+"""SentEval's protocol for linear classifiers on frozen embeddings. Registers nothing.
+
+Labelled data in SentEval's order, the stratified folds that scikit-learn makes, and three ways to choose an L2 weight.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from registry import catalogue
 from registry.errors import CseError
-from registry.evaluators.folds import Rows, stratified
-from registry.evaluators.labelled import Labelled
+from registry.evaluators.pairs import one_line
+from registry.types import Encode
+
+Rows = NDArray[np.int64]
+"""Row numbers, or a number for each row."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """All rows of a data set, split after split.
+
+    Args:
+        name: Of the data set.
+        splits: Split → its row numbers.
+        labels: One a row.
+        texts: The sentences of each row: one, or the two of a pair; may be empty.
+    """
+
+    name: str
+    splits: Mapping[str, Rows]
+    labels: Sequence[str]
+    texts: Sequence[tuple[str, ...]]
+
+    @cached_property
+    def classes(self) -> Rows:
+        """The number of each row's class."""
+        return np.unique(np.array(self.labels), return_inverse=True)[1].astype(np.int64)
+
+    def features(self, encode: Encode) -> Tensor:
+        """Return (n, D) vectors of single sentences, (n, 2D) of pairs: |u − v| beside u ∘ v. NaN becomes 0."""
+        sides = list(zip(*self.texts, strict=True))
+        vectors = encode([text for side in sides for text in side]).float().nan_to_num()
+        if len(sides) == 1:
+            return vectors
+        left, right = vectors.chunk(2)
+        return torch.cat([(left - right).abs(), left * right], dim=1)
+
+
+def read_labelled(name: str) -> Labelled:
+    """Return every split of a labelled data set, each by number of words and label: folds depend on the order.
+
+    Raises:
+        CseError: All labels of a split are the same.
+        MissingError: The data set is not on this machine and cannot be fetched.
+    """
+    splits, labels, texts, start = {}, [], [], 0
+    for split in catalogue.entry(name).splits:
+        rows = sorted(_rows(name, split), key=lambda row: ([len(text.split()) for text in row[1]], row[0]))
+        if len({label for label, _ in rows}) < 2:
+            found = f"all {len(rows)} rows have the label '{rows[0][0]}'" if rows else "there are no rows"
+            raise CseError(
+                f"{name}/{split}: {found}: nothing to tell apart", "fetch the data again: it is cut or changed"
+            )
+        splits[split] = np.arange(start, start + len(rows))
+        labels += [label for label, _ in rows]
+        texts += [text for _, text in rows]
+        start += len(rows)
+    return Labelled(name, splits, labels, texts)
+
+
+def _rows(name: str, split: str) -> list[tuple[str, tuple[str, ...]]]:
+    return [
+        (row["label"], tuple(one_line(cell) for column, cell in row.items() if column != "label"))
+        for row in catalogue.open_text(name, split)
+    ]
 
 
 @dataclass(frozen=True)
@@ -21,7 +91,7 @@ class Fit:
     Args:
         train: Rows trained on.
         scored: Rows scored.
-        stop: Rows that tell when to stop, for classifiers that stop early; None: some of `train`.
+        stop: Rows that decide when to stop, for classifiers that stop early; None: some of `train`.
         l2: L2 weights, each of which makes a classifier.
     """
 
@@ -68,7 +138,7 @@ class Trial:
         if "dev" in splits:
             return self._given(splits["train"], splits["dev"], splits["test"])
         whole = splits["train"] if "train" in splits else splits["all"]
-        self._demand_rows(whole)
+        self._require_rows(whole)
         return self._folded(whole, splits["test"]) if "test" in splits else self._nested(whole)
 
     def _given(self, train: Rows, dev: Rows, test: Rows) -> Accuracies:
@@ -106,7 +176,7 @@ class Trial:
         place = int(np.argmax(np.round(means, 2)))
         return self.l2[place], float(means[place])
 
-    def _demand_rows(self, rows: Rows) -> None:
+    def _require_rows(self, rows: Rows) -> None:
         classes, counts = np.unique(self.data.classes[rows], return_counts=True)
         least = int(counts.argmin())
         if counts[least] < self.folds:
@@ -115,3 +185,23 @@ class Trial:
                 f"{self.data.name}: {counts[least]} rows have the label '{label}', too few for {self.folds} folds",
                 f"set `folds` to {max(2, counts[least])} or less" if counts[least] > 1 else "fetch the data again",
             )
+
+
+def stratified(labels: Rows, folds: int, seed: int) -> Rows:
+    """Return the number of the fold that tests each row; every class is spread over the folds as evenly as can be.
+
+    The same folds, for the same order of rows, as `StratifiedKFold(folds, shuffle=True, random_state=seed)` since
+    scikit-learn 0.22, which SentEval's figures of the papers were made with.
+    """
+    values, first = np.unique(labels, return_index=True)
+    classes = values[np.argsort(first)]  # classes draw in the order in which they first occur
+    # Rows by class, dealt to the folds like cards: that settles how many of each class a fold gets.
+    dealt = np.repeat(np.arange(len(classes)), [np.sum(labels == c) for c in classes])
+    generator = np.random.RandomState(seed)
+    found = np.empty(len(labels), dtype=np.int64)
+    for number, value in enumerate(classes):
+        share = [int(np.sum(dealt[fold::folds] == number)) for fold in range(folds)]
+        own = np.repeat(np.arange(folds), share)
+        generator.shuffle(own)
+        found[labels == value] = own
+    return found

@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from registry import EVALUATORS, catalogue
-from registry.evaluators.sts import Sts, similarities
-from registry.types import DatasetName, Encode, Evaluator
+from registry import EVALUATORS
+from registry.evaluators.pairs import PairEvaluator, similarities
+from registry.types import DatasetName, Encode
 
 
 @EVALUATORS.register("similarity_profile")
-class SimilarityProfile(Evaluator):
+class SimilarityProfile(PairEvaluator):
     """Describe the cosines that a model gives scored pairs: their range, and their mean for each band of gold scores.
 
     min, max and mean of all cosines; `low` and `high` are the quantiles `tail` and 1 − `tail` (between two values in
@@ -50,15 +50,12 @@ class SimilarityProfile(Evaluator):
         tail: Annotated[float, Field(ge=0, lt=0.5)] = 0.05,
         bins: Annotated[int, Field(ge=1)] = 5,
     ) -> None:
-        self.dataset = dataset
-        self.split = split
-        self.tail = tail
-        self.bins = bins
+        self.dataset, self.split, self.tail, self.bins = dataset, split, tail, bins
         self._series: Mapping[str, Sequence[float]] = {}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the range of the cosines."""
-        pairs = catalogue.read_pairs(self.dataset, self.split)
+        pairs = self.pairs()
         gold, cosine = [pair.score for pair in pairs], similarities(pairs, encode)
         self._series = {"gold": gold, "cosine": cosine, **bands(gold, cosine, self.bins)}
         low, high = (float(value) for value in np.quantile(cosine, [self.tail, 1 - self.tail]))
@@ -74,14 +71,6 @@ class SimilarityProfile(Evaluator):
     def series(self) -> Mapping[str, Sequence[float]]:
         """Return "gold" and "cosine" of every pair; "bin_gold", "bin_cosine" and "bin_pairs" of every band."""
         return self._series
-
-    def texts(self) -> Sequence[str]:
-        """Return the sentences of the whole data set."""
-        return Sts(self.dataset, self.split).texts()
-
-    def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest."""
-        return {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}
 
 
 def bands(gold: Sequence[float], cosine: Sequence[float], bins: int) -> dict[str, list[float]]:

@@ -8,17 +8,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from registry import EVALUATORS, catalogue
-from registry.evaluators.sphere import Counted, pair_vectors, unit
-from registry.evaluators.sts import Sts
-from registry.types import DatasetName, Encode, Evaluator
+from registry import EVALUATORS
+from registry.evaluators.pairs import Counted, PairEvaluator, pair_vectors, unit
+from registry.types import DatasetName, Encode
 
 CHUNK = 4096
 """Rows reduced at a time."""
 
 
 @EVALUATORS.register("singular_values")
-class SingularValues(Evaluator):
+class SingularValues(PairEvaluator):
     """Measure by its singular values how many directions the matrix of sentence embeddings uses.
 
     With σ₁ ≥ … ≥ σ_D the singular values of the matrix whose rows are the sentences, and pₖ = σₖ / Σσ:
@@ -54,16 +53,13 @@ class SingularValues(Evaluator):
         centre: bool = False,
         sentences: Counted = "occurrences",
     ) -> None:
-        self.dataset = dataset
-        self.split = split
-        self.normalise = normalise
-        self.centre = centre
+        self.dataset, self.split, self.normalise, self.centre = dataset, split, normalise, centre
         self.sentences: Counted = sentences
         self._series: Mapping[str, Sequence[float]] = {}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return effective rank and the largest value's share of the sum."""
-        made = pair_vectors(catalogue.read_pairs(self.dataset, self.split), encode)
+        made = pair_vectors(self.pairs(), encode)
         rows = unit(made.vectors) if self.normalise else made.vectors
         values = spectrum(rows, made.counts(self.sentences), self.centre)
         largest = float(values[0])
@@ -74,14 +70,6 @@ class SingularValues(Evaluator):
     def series(self) -> Mapping[str, Sequence[float]]:
         """Return "singular_values", the largest 1."""
         return self._series
-
-    def texts(self) -> Sequence[str]:
-        """Return the sentences of the whole data set."""
-        return Sts(self.dataset, self.split).texts()
-
-    def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest."""
-        return {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}
 
 
 def spectrum(rows: Tensor, counts: Tensor, centre: bool, chunk: int = CHUNK) -> Tensor:

@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from registry import EVALUATORS, catalogue
-from registry.catalogue import PAIR_COLUMNS, Column, Pair, PairFile, names_a_file
+from registry.catalogue import Column, PairFile, names_a_file
 from registry.catalogue.pairs import HUB
+from registry.evaluators.pairs import PairEvaluator, similarities
 from registry.statistics import AGGREGATES, aggregates, spearman_interval
-from registry.types import DatasetName, Encode, Evaluator, FileName
+from registry.types import DatasetName, Encode, FileName
 
 SEVEN = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 """The English sets of every table, in the papers' order."""
 
 
 @EVALUATORS.register("sts")
-class Sts(Evaluator):
+class Sts(PairEvaluator):
     """Correlate the cosines of sentence pairs with gold scores, × 100.
 
     A data set may consist of subsets: the sources of a yearly SemEval task, the genres of STS-B. "all" correlates over
@@ -73,11 +73,7 @@ class Sts(Evaluator):
     ) -> None:
         catalogue.demand_one("sts", dataset, file)
         self.dataset = dataset or ""
-        self.split = split
-        self.aggregate = aggregate
-        self.bootstrap = bootstrap
-        self.level = level
-        self.own: PairFile | None = None
+        self.split, self.aggregate, self.bootstrap, self.level = split, aggregate, bootstrap, level
         if file is not None:
             subset = None if subset_column is None else Column("subset_column", subset_column)
             first, second = Column("first_column", first_column), Column("second_column", second_column)
@@ -102,7 +98,7 @@ class Sts(Evaluator):
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return Spearman's and Pearson's correlation in every aggregate, and the interval of the chosen Spearman's."""
-        pairs = self._pairs(self.split)
+        pairs = self.pairs()
         subsets, gold = [pair.subset for pair in pairs], [pair.score for pair in pairs]
         predicted = similarities(pairs, encode)
         self._series = {"gold": gold, "cosine": predicted}
@@ -117,44 +113,3 @@ class Sts(Evaluator):
     def series(self) -> Mapping[str, Sequence[float]]:
         """Return "gold" and "cosine" of every pair."""
         return self._series
-
-    def texts(self) -> list[str]:
-        """Return every distinct sentence of the file, or of the data set, of all its splits that hold pairs."""
-        pairs = [pair for split in self._splits() for pair in self._pairs(split)]
-        return list(dict.fromkeys(one_line(text) for pair in pairs for text in (pair.first, pair.second)))
-
-    def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split", or "file/split", → content digest."""
-        if self.own is not None:
-            return self.own.fingerprints(self.split)
-        return {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}
-
-    def _pairs(self, split: str) -> Sequence[Pair]:
-        return catalogue.read_pairs(self.dataset, split) if self.own is None else self.own.pairs
-
-    def _splits(self) -> Sequence[str]:
-        if self.own is not None:
-            return (self.split,)
-        about = catalogue.entry(self.dataset)
-        return ("all",) if about.joinable else [s for s in about.parts if about.columns_of(s) == PAIR_COLUMNS]
-
-
-def similarities(pairs: Sequence[Pair], encode: Encode) -> list[float]:
-    """Return the cosine of each pair; NaN in a vector or a similarity becomes 0."""
-    sides = [(one_line(pair.first), one_line(pair.second)) for pair in pairs]
-    rows = {text: row for row, text in enumerate(dict.fromkeys(text for side in sides for text in side))}
-    vectors = encode(list(rows))
-    return cosines(vectors[[rows[left] for left, _ in sides]], vectors[[rows[right] for _, right in sides]])
-
-
-def cosines(left: Tensor, right: Tensor) -> list[float]:
-    """Return the cosine of each row of `left` (n, D) with that of `right`; NaN in either or the result becomes 0."""
-    first, second = left.double().nan_to_num(), right.double().nan_to_num()
-    between = (first * second).sum(dim=1) / (first.norm(dim=1) * second.norm(dim=1))
-    found: list[float] = between.nan_to_num().tolist()
-    return found
-
-
-def one_line(sentence: str) -> str:
-    """Return a sentence with its white space reduced to single blanks."""
-    return " ".join(sentence.split())

@@ -10,10 +10,8 @@ from pydantic import Field
 
 from registry import EVALUATORS, catalogue
 from registry.errors import CseError
-from registry.evaluators.early_stopped import EarlyStopped
-from registry.evaluators.labelled import read_labelled
-from registry.evaluators.logistic import Logistic
-from registry.evaluators.protocol import Classifier, Trial
+from registry.evaluators.classifiers import EarlyStopped, Logistic
+from registry.evaluators.protocol import Classifier, Trial, read_labelled
 from registry.types import Encode, Evaluator, Resource
 
 L2 = Annotated[float, Field(gt=0)]
@@ -79,9 +77,7 @@ class Transfer(Evaluator):
         self.task = task
         self.classifier: Classifier = Logistic() if classifier == "logistic" else EarlyStopped(seed)
         self.l2 = tuple(l2)
-        self.folds = folds
-        self.seed = seed
-        self.device = device
+        self.folds, self.seed, self.device = folds, seed, device
 
     @classmethod
     def parameters_for(cls, name: str) -> dict[str, Any] | None:

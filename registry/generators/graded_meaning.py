@@ -1,6 +1,8 @@
-"""Meanings of the sentences of `graded_pairs`, and how alike two meanings are.
+"""Meanings of the sentences of `graded_pairs`: what they can be about, and how alike two meanings are.
 
-The rules were set before any encoder saw a sentence:
+The lexicon, `graded_lexicon.toml`, is small, English and German.
+
+The rules of the score were set before any encoder saw a sentence:
 
 - A meaning is six slots: action (weight 3), agent (2), object (2), place (1.5), perhaps a time (0.5), and
   polarity. A participant is a noun (4) and perhaps a quality (1): "the brave doctor".
@@ -15,23 +17,76 @@ The rules were set before any encoder saw a sentence:
 from __future__ import annotations
 
 import random
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
-from registry.generators.graded_lexicon import (
-    PEOPLE,
-    PERSON_QUALITIES,
-    PLACES,
-    THING_QUALITIES,
-    THINGS,
-    TIMES,
-    VERBS,
-    Concept,
-    Noun,
-    Verb,
-    Word,
-)
+
+@dataclass(frozen=True)
+class Concept:
+    """A meaning with its German word (a verb's participle, an adjective's stem) and its field of related meanings."""
+
+    german: str
+    field: str
+
+
+@dataclass(frozen=True)
+class Word(Concept):
+    """An adjective, place or time: English phrases that mean the same."""
+
+    english: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Noun(Word):
+    """A noun: German article and oblique form, and the kind of thing it names."""
+
+    article: str
+    oblique: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Verb(Concept):
+    """A verb: English synonyms as (base, past, participle), and the kinds of thing it can be done to."""
+
+    english: tuple[tuple[str, str, str], ...]
+    objects: frozenset[str]
+
+
+_LEXICON = tomllib.loads(Path(__file__).with_name("graded_lexicon.toml").read_text(encoding="utf-8"))
+
+
+def _cells(table: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")] for line in _LEXICON[table].strip().splitlines()]
+
+
+def _split(cell: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in cell.split(","))
+
+
+def _noun(english: str, german: str, field: str, kind: str) -> Noun:
+    article, word = german.split(" ", 1)
+    forms = _split(word)
+    return Noun(forms[0], field, _split(english), article, forms[-1], kind)
+
+
+def _verb(english: str, german: str, field: str, objects: str) -> Verb:
+    forms = [part.split() for part in _split(english)]
+    return Verb(german, field, tuple((base, past, done) for base, past, done in forms), frozenset(objects.split()))
+
+
+PEOPLE = tuple(_noun(english, german, field, "person") for english, german, field in _cells("people"))
+THINGS = tuple(_noun(english, german, field, field) for english, german, field in _cells("things"))
+VERBS = tuple(_verb(*cells) for cells in _cells("verbs"))
+# An adjective has no relatives: its field is itself.
+PERSON_QUALITIES = tuple(Word(german, german, _split(english)) for english, german in _cells("person_qualities"))
+THING_QUALITIES = tuple(Word(german, german, _split(english)) for english, german in _cells("thing_qualities"))
+PLACES = tuple(Word(german, field, _split(english)) for english, german, field in _cells("places"))
+TIMES = tuple(Word(german, field, _split(english)) for english, german, field in _cells("times"))
+
 
 SIBLING = 0.4
 SWAPPED = 0.5

@@ -8,10 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from registry.device import sent
 from registry.distributed import sum_devices, world_size
 from registry.errors import CseError, suggestion
-from registry.tokens import at_least_single
+from registry.tokens import at_least_single, copy_to_device
 
 Together = Literal["all"] | list[str] | list[list[str]]
 """Which views share statistics: all, the views named, or several such groups; a view not named has its own."""
@@ -59,7 +58,7 @@ class BatchNorm(nn.Module):
             return self._scaled((exact - self.running_mean) / (self.running_var + EPSILON).sqrt())
         sizes = [size for _, size in groups] or [len(rows)]
         scopes = self._scopes([view for view, _ in groups])
-        counts = sent(self._counts(sizes, scopes, groups).to(exact.dtype), exact.device)
+        counts = copy_to_device(self._counts(sizes, scopes, groups).to(exact.dtype), exact.device)
         mean = self._sums(torch.split(exact, sizes), scopes) / counts
         centred = [part - mean[scope] for part, scope in zip(torch.split(exact, sizes), scopes, strict=True)]
         var = self._sums([part.square() for part in centred], scopes) / counts

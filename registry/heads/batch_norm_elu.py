@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import elu
 
+from registry import HEADS
 from registry.heads.batch_norm import BatchNorm, Together
-from registry.registries import HEADS
+from registry.heads.layers import dense_layer
 from registry.types import Encoder, Head
 
 
@@ -37,9 +38,7 @@ class BatchNormElu(Head):
 
     def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
         """Make the layer; it keeps the width."""
-        self.linear = nn.Linear(width, width)
-        nn.init.normal_(self.linear.weight, std=0.02)
-        nn.init.zeros_(self.linear.bias)
+        self.linear = dense_layer(width, width)
         self.norm = BatchNorm(width, self.together, self.sync)
         return width
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from registry import HEADS
 from registry.heads.batch_norm import BatchNorm, Together
-from registry.registries import HEADS
 from registry.types import Encoder, Head
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from typing import Literal
 
 from torch import Tensor, nn
 
-from registry.errors import CseError, MissingError
-from registry.models import locate
-from registry.types import Encoder
-
-_ENDINGS = ("pooler.dense.weight", "pooler.weight")
-"""How the names of the pooler's weights end: BERT, RoBERTa and their like; ALBERT."""
+from registry.errors import CseError
+from registry.types import Encoder, Head
 
 
-def linear(width: int, out: int) -> nn.Linear:
+def dense_layer(width: int, out: int) -> nn.Linear:
     """Return a layer with weights from N(0, 0.02²) and no bias at the start, as BERT initialises."""
     layer = nn.Linear(width, out)
     nn.init.normal_(layer.weight, std=0.02)
@@ -25,7 +21,7 @@ def linear(width: int, out: int) -> nn.Linear:
 
 def block(width: int, out: int, dropout: float) -> list[nn.Module]:
     """Return a linear layer, normalised and dropped; there is no non-linearity in it."""
-    return [linear(width, out), nn.LayerNorm(out), nn.Dropout(dropout)]
+    return [dense_layer(width, out), nn.LayerNorm(out), nn.Dropout(dropout)]
 
 
 def width_out(head: str, layers: int, width: int, asked: int | None) -> int:
@@ -42,55 +38,48 @@ def width_out(head: str, layers: int, width: int, asked: int | None) -> int:
     return width if asked is None else asked
 
 
-def checkpoint_pooler(encoder: Encoder) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of the dense layer that the encoder's checkpoint has behind [CLS].
+class Dense(Head):
+    """One dense layer, `linear`, and σ: (B, D) → (B, D), unless the layer has another width.
 
-    Raises:
-        CseError: The encoder is made from no checkpoint.
-        MissingError: The checkpoint has no such layer.
+    Args:
+        activation: σ, tanh or the identity.
     """
-    model = getattr(encoder, "model", None)
-    if not isinstance(model, str):
-        raise CseError(
-            f'pooler: initial = "checkpoint" needs an encoder with a checkpoint, not {type(encoder).__name__}',
-            'set initial = "random"',
-        )
-    folder = locate(model)
-    weights = _tensors(folder)
-    if weights is None:
-        raise MissingError(
-            f'pooler: initial = "checkpoint", but the checkpoint of model {model!r} in {folder} has no pooler weights '
-            f"(none of its tensors ends in {' or '.join(_ENDINGS)})",
-            'set initial = "random", or use a checkpoint that was saved with its next-sentence pooler',
-        )
-    return weights
+
+    linear: nn.Linear
+
+    def __init__(self, activation: Literal["Tanh", "Identity"]) -> None:
+        super().__init__()
+        self.sigma = activation
+
+    def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
+        """Make the layer; it keeps the width."""
+        self.linear = dense_layer(width, width)
+        return width
+
+    def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:  # noqa: ARG002 - the hook's form
+        """Return (B, out)."""
+        output: Tensor = self.linear(pooled)
+        return output.tanh() if self.sigma == "Tanh" else output
+
+    def dense(self) -> tuple[Tensor, Tensor, str]:
+        """Return the layer."""
+        return self.linear.weight, self.linear.bias, self.sigma
 
 
-def _tensors(folder: Path) -> tuple[Tensor, Tensor] | None:
-    """Return weight and bias from whichever file holds them, in single precision."""
-    from safetensors import safe_open
+class FixedDense(Dense):
+    """A dense layer that was saved with a model.
 
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as opened:
-            found = _named(dict.fromkeys(opened.keys()))
-            if found is not None:
-                return opened.get_tensor(found[0]).float(), opened.get_tensor(found[1]).float()
-    if any(folder.glob("*.safetensors")):
-        return None
-    for file in sorted(folder.glob("pytorch_model*.bin")):
-        content = _read_bin(file)
-        if (found := _named(content)) is not None:
-            return content[found[0]].float(), content[found[1]].float()
-    return None
+    Args:
+        weight: W, (out, width).
+        bias: b, (out,).
+        activation: "Tanh" or "Identity".
+    """
 
+    def __init__(self, weight: Tensor, bias: Tensor, activation: Literal["Tanh", "Identity"]) -> None:
+        super().__init__(activation)
+        self.linear = nn.Linear(weight.shape[1], weight.shape[0])
+        self.linear.weight, self.linear.bias = nn.Parameter(weight), nn.Parameter(bias)
 
-def _named(names: dict[str, Any]) -> tuple[str, str] | None:
-    weights = [name for name in names if f".{name}".endswith(tuple(f".{ending}" for ending in _ENDINGS))]
-    return (weights[0], weights[0].removesuffix("weight") + "bias") if weights else None
-
-
-def _read_bin(file: Path) -> dict[str, Any]:
-    import torch
-
-    content: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-    return content
+    def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
+        """Return the layer's own width; that it takes `width` was checked when it was saved."""
+        return self.linear.out_features

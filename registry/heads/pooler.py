@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from registry.errors import CseError
-from registry.heads.layers import checkpoint_pooler, linear
-from registry.registries import HEADS
-from registry.types import Encoder, Head
+from registry import HEADS
+from registry.errors import CseError, MissingError
+from registry.heads.layers import Dense
+from registry.models import locate
+from registry.types import Encoder
+
+_ENDINGS = ("pooler.dense.weight", "pooler.weight")
+"""How the names of the pooler's weights end: BERT, RoBERTa and their like; ALBERT."""
 
 
 @HEADS.register("pooler")
-class Pooler(Head):
+class Pooler(Dense):
     """Map the pooled vector by one dense layer that starts as the checkpoint's own pooler.
 
     Wx + b, or tanh(Wx + b) as BERT computes it.
@@ -35,8 +40,7 @@ class Pooler(Head):
     def __init__(
         self, activation: Literal["none", "tanh"] = "none", initial: Literal["checkpoint", "random"] = "checkpoint"
     ) -> None:
-        super().__init__()
-        self.activation = activation
+        super().__init__("Tanh" if activation == "tanh" else "Identity")
         self.initial = initial
 
     def fit(self, width: int, encoder: Encoder) -> int:
@@ -46,7 +50,7 @@ class Pooler(Head):
             CseError: The checkpoint's pooler takes another width.
             MissingError: The checkpoint has no pooler.
         """
-        self.linear = linear(width, width)
+        super().fit(width, encoder)
         if self.initial == "random":
             return width
         weight, bias = checkpoint_pooler(encoder)
@@ -60,11 +64,51 @@ class Pooler(Head):
             self.linear.bias.copy_(bias)
         return width
 
-    def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:  # noqa: ARG002 - the hook's form
-        """Return (B, D)."""
-        output: Tensor = self.linear(pooled)
-        return output.tanh() if self.activation == "tanh" else output
 
-    def dense(self) -> tuple[Tensor, Tensor, str]:
-        """Return the layer."""
-        return self.linear.weight, self.linear.bias, "Tanh" if self.activation == "tanh" else "Identity"
+def checkpoint_pooler(encoder: Encoder) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of the dense layer that the encoder's checkpoint has behind [CLS].
+
+    Raises:
+        CseError: The encoder is made from no checkpoint.
+        MissingError: The checkpoint has no such layer.
+    """
+    model = getattr(encoder, "model", None)
+    if not isinstance(model, str):
+        raise CseError(
+            f'pooler: initial = "checkpoint" needs an encoder with a checkpoint, not {type(encoder).__name__}',
+            'set initial = "random"',
+        )
+    folder = locate(model)
+    weights = _read(folder)
+    if weights is None:
+        raise MissingError(
+            f'pooler: initial = "checkpoint", but the checkpoint of model {model!r} in {folder} has no pooler weights '
+            f"(none of its tensors ends in {' or '.join(_ENDINGS)})",
+            'set initial = "random", or use a checkpoint that was saved with its next-sentence pooler',
+        )
+    return weights
+
+
+def _read(folder: Path) -> tuple[Tensor, Tensor] | None:
+    """Return weight and bias from the file that holds them, in single precision."""
+    from safetensors import safe_open
+
+    files = sorted(folder.glob("*.safetensors"))
+    for file in files:
+        with safe_open(file, framework="pt") as opened:
+            if (name := _weight_name(opened.keys())) is not None:
+                return opened.get_tensor(name).float(), opened.get_tensor(_bias_name(name)).float()
+    for file in () if files else sorted(folder.glob("pytorch_model*.bin")):
+        content = torch.load(file, map_location="cpu", weights_only=True)
+        if (name := _weight_name(content)) is not None:
+            return content[name].float(), content[_bias_name(name)].float()
+    return None
+
+
+def _weight_name(names: Iterable[str]) -> str | None:
+    endings = tuple(f".{ending}" for ending in _ENDINGS)
+    return next((name for name in names if f".{name}".endswith(endings)), None)
+
+
+def _bias_name(weight: str) -> str:
+    return weight.removesuffix("weight") + "bias"

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry.heads.layers import block, linear, width_out
-from registry.registries import HEADS
+from registry import HEADS
+from registry.heads.layers import block, dense_layer, width_out
 from registry.types import Encoder, Head, Tune
 
 
@@ -50,7 +50,7 @@ class Predictor(Head):
             self.network = nn.Sequential()
             return out
         first = [part for _ in range(self.layers - 1) for part in block(width, width, self.dropout)]
-        self.network = nn.Sequential(*first, linear(width, out), nn.Tanh())
+        self.network = nn.Sequential(*first, dense_layer(width, out), nn.Tanh())
         return out
 
     def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:  # noqa: ARG002 - the hook's form

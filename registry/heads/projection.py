@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor, nn
 
+from registry import HEADS
 from registry.heads.layers import block, width_out
-from registry.registries import HEADS
 from registry.types import Encoder, Head, Tune
 
 

@@ -1,58 +1,77 @@
-"""What InfoNCE and its variants share: the columns each anchor chooses among, and their weights. Registers nothing.
+"""What contrastive losses share: cosines, the columns each anchor chooses among, and their weights. Registers nothing.
 
 Shapes: N anchors; C columns: the batch's N positives, N hard negatives where there are any, K queue entries.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
 
 from registry.errors import CseError
-from registry.losses.cosine import cosine_matrix
-from registry.types import Loss, Negatives, Sentences
+from registry.tokens import at_least_single
+from registry.types import Loss, Negatives, Sentences, Tune
+
+EPSILON = 1e-8
+"""Smallest norm divided by, as in SimCSE's code."""
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Return vectors of length 1 along the last axis, in at least single precision; zero vectors stay zero."""
+    return F.normalize(at_least_single(vectors), dim=-1, eps=EPSILON)
+
+
+def cosine_matrix(left: Tensor, right: Tensor) -> Tensor:
+    """Return (n, m) cosines of every row of `left` (n, D) with every row of `right` (m, D)."""
+    with torch.autocast(left.device.type, enabled=False):
+        return unit(left) @ unit(right).T
+
+
+def cosine_rows(left: Tensor, right: Tensor) -> Tensor:
+    """Return (…) cosines of `left` (…, D) with `right` (…, D), row by row."""
+    with torch.autocast(left.device.type, enabled=False):
+        return (unit(left) * unit(right)).sum(dim=-1)
+
 
 Reduction = Literal["mean", "sum"]
-WeightOn = Literal["exp", "logit"]
-Form = Literal["cross_entropy", "bce_softmax"]
 
 IDLE = 5
-"""Forward passes in a row without a negative after which the user hears of it; at the first step a queue is empty."""
+"""Steps in a row without a negative before the user is warned; at the first step a queue is empty."""
 
 
 class InBatchContrast(Loss):
     """Choose each anchor's positive among columns; how cosines become logits is what the loss that extends it says.
 
     Args:
-        hard_weight: Logarithm of the weight of an anchor's own hard negative.
+        hard_weight: Logarithm of the weight of an anchor's own hard negative; SimCSE's `hard_negative_weight`.
         reduction: Over the anchors of the batch; over all cells where `form` is "bce_softmax".
-        in_batch: Whether other sentences of the batch, and their hard negatives, are negatives.
-        false_negative: Cosine in `reference` above which another sentence weighs 0.
-        weight_on: What weights of queue entries and of false negatives multiply.
-        form: How the choice is scored.
+        in_batch: Whether other sentences of the batch, and their hard negatives, are negatives. Without them and with
+            an empty queue the positive is the only choice: the loss and its gradient are 0.
+        false_negative: φ, the cosine in `reference` above which another sentence weighs 0; None weighs all the same.
+        weight_on: What weights multiply: "exp" the exponential, so that weight 0 removes a column; "logit" the logit,
+            so that it becomes 0 and e⁰ stays in the sum.
+        form: "cross_entropy" of the choice, or "bce_softmax", the binary cross-entropy of each of its probabilities.
     """
 
     steering: ClassVar[frozenset[str]] = frozenset({"reference"})
 
     def __init__(
         self,
-        hard_weight: float,
-        reduction: Reduction,
-        in_batch: bool,
-        false_negative: float | None,
-        weight_on: WeightOn,
-        form: Form,
+        *,
+        hard_weight: float = 0.0,
+        reduction: Reduction = "mean",
+        in_batch: bool = True,
+        false_negative: Annotated[float | None, Field(ge=-1, le=1), Tune(0.7, 0.99)] = None,
+        weight_on: Literal["exp", "logit"] = "exp",
+        form: Literal["cross_entropy", "bce_softmax"] = "cross_entropy",
     ) -> None:
         super().__init__()
-        self.hard_weight = hard_weight
-        self.reduction: Reduction = reduction
-        self.in_batch = in_batch
-        self.false_negative = false_negative
-        self.weight_on: WeightOn = weight_on
-        self.form: Form = form
+        self.hard_weight, self.in_batch, self.false_negative = hard_weight, in_batch, false_negative
+        self.reduction, self.weight_on, self.form = reduction, weight_on, form
         self.idle = 0
 
     def logits(self, cosines: Tensor) -> Tensor:
@@ -84,17 +103,17 @@ class InBatchContrast(Loss):
         return F.cross_entropy(logits, labels, reduction=self.reduction)
 
     def notices(self) -> list[str]:
-        """Return a word on a loss that has had nothing to compare with for several steps."""
+        """Return a warning if there was nothing to compare with for several steps."""
         if self.idle < IDLE:
             return []
-        self.idle = -(2**62)  # told once
+        self.idle = -(2**62)  # warned once
         return [
             "a contrastive loss has in_batch = false and no queue entries: it is 0 and teaches nothing; "
             "give the recipe a queue, or set in_batch = true"
         ]
 
     def _trust(self, cosines: Tensor, reference: Tensor | None) -> Tensor:
-        """Return (N, N) log-weights of the batch's positives: −inf for another sentence found alike by `reference`."""
+        """Return (N, N) log-weights of the positives: −inf for another sentence that `reference` finds too similar."""
         trusted = torch.zeros_like(cosines)
         if self.false_negative is None:
             return trusted
@@ -103,8 +122,8 @@ class InBatchContrast(Loss):
                 f"false_negative = {self.false_negative} needs a view to compare sentences by",
                 'declare [views.reference] with an encoder of its own, or map a view: views = { reference = "…" }',
             )
-        alike = cosine_matrix(reference.detach(), reference.detach()) > self.false_negative
-        return trusted.masked_fill(alike & ~_own(cosines), -torch.inf)
+        similar = cosine_matrix(reference.detach(), reference.detach()) > self.false_negative
+        return trusted.masked_fill(similar & ~_own(cosines), -torch.inf)
 
     def _weighted(self, logits: Tensor, log_weights: Tensor) -> Tensor:
         return logits * log_weights.exp() if self.weight_on == "logit" else logits + log_weights
@@ -122,8 +141,8 @@ class InBatchContrast(Loss):
         return logits.masked_fill(batch & ~own, -torch.inf)
 
     def _count_idle(self, hard: Tensor | None, negatives: Negatives) -> None:
-        alone = not self.in_batch and hard is None and not len(negatives.vectors)
-        self.idle = self.idle + 1 if alone else min(self.idle, 0)
+        empty = not self.in_batch and hard is None and not len(negatives.vectors)
+        self.idle = self.idle + 1 if empty else min(self.idle, 0)
 
 
 def binary_cross_entropy_of_softmax(logits: Tensor, reduction: Reduction) -> Tensor:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from registry import LOSSES, Tune
-from registry.losses.contrast import Form, InBatchContrast, Reduction, WeightOn
+from registry.losses.contrast import InBatchContrast
 
 
 @LOSSES.register("focal_info_nce")
@@ -35,14 +35,6 @@ class FocalInfoNCE(InBatchContrast):
         temperature: Divides the modulated cosines; 0.07 for BERT, 0.05 for RoBERTa.
         margin: m: negatives more similar than 1 − m are stressed.
         clamp: Take a negative s⁺ as 0: for fresh weights or strong augmentation, where positives may start below 0.
-        hard_weight: Logarithm of the weight of an anchor's own hard negative.
-        reduction: Over the anchors of the batch; over all cells where `form` is "bce_softmax".
-        in_batch: Whether other sentences of the batch, and their hard negatives, are negatives. Without them and with
-            an empty queue the positive is the only choice: the loss and its gradient are 0.
-        false_negative: Cosine in `reference` above which another sentence weighs 0; None weighs all the same.
-        weight_on: What weights multiply: "exp" the exponential, so that weight 0 removes a column; "logit" the logit,
-            so that it becomes 0 and e⁰ stays in the sum.
-        form: "cross_entropy" of the choice, or "bce_softmax", the binary cross-entropy of each of its probabilities.
     """
 
     def __init__(
@@ -50,17 +42,10 @@ class FocalInfoNCE(InBatchContrast):
         temperature: Annotated[float, Field(gt=0), Tune(0.01, 0.5, log=True)] = 0.07,
         margin: Annotated[float, Field(ge=0, le=1), Tune(0.0, 0.5)] = 0.3,
         clamp: bool = False,
-        hard_weight: float = 0.0,
-        reduction: Reduction = "mean",
-        in_batch: bool = True,
-        false_negative: Annotated[float | None, Field(ge=-1, le=1), Tune(0.7, 0.99)] = None,
-        weight_on: WeightOn = "exp",
-        form: Form = "cross_entropy",
+        **contrast: Any,
     ) -> None:
-        super().__init__(hard_weight, reduction, in_batch, false_negative, weight_on, form)
-        self.temperature = temperature
-        self.margin = margin
-        self.clamp = clamp
+        super().__init__(**contrast)
+        self.temperature, self.margin, self.clamp = temperature, margin, clamp
 
     def logits(self, cosines: Tensor) -> Tensor:
         """Return s²/τ for the positive and s(s+m)/τ for all others."""

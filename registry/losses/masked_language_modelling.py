@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from registry import LOSSES
 from registry.distributed import sum_devices, world_size
 from registry.errors import CseError
-from registry.losses.language_model import LanguageHead, load_language_model
-from registry.registries import LOSSES
+from registry.models import load_language_model
 from registry.tokens import Encoded
 from registry.types import Encoder, Loss
 
@@ -52,7 +53,7 @@ class MaskedLanguageModelling(Loss):
                 f"masked_language_modelling: encoder {type(encoder).__name__} has no word embeddings to decode with",
                 'name a "transformer" encoder',
             )
-        self._words = (words,)  # in a tuple, so that the encoder's weights do not become this loss's
+        self._words = (words,)  # in a tuple: not a sub-module
         self.decoder = None if tied else nn.Parameter(words.weight.detach().clone())
         config = backbone.config
         self.head = LanguageHead(
@@ -75,8 +76,8 @@ class MaskedLanguageModelling(Loss):
 
     def notices(self) -> list[str]:
         """Say once that the head starts from nothing where a checkpoint's was looked for."""
-        told, self._notices = self._notices, []
-        return told
+        notices, self._notices = self._notices, []
+        return notices
 
     @torch.no_grad()
     def _start(self, model: str, demanded: bool) -> None:
@@ -108,3 +109,52 @@ def _hidden(view: Encoded) -> tuple[Tensor, Tensor]:
     # How many there are is known on the device alone: the one place where a step waits for a GPU.
     places = (targets.flatten() >= 0).nonzero().squeeze(1)
     return view.hidden.flatten(0, 1).index_select(0, places), targets.flatten().index_select(0, places)
+
+
+class LanguageHead(nn.Module):
+    """States → scores of every id: E·LayerNorm(σ(W h + b)) + c, with E given by whoever owns the embedding layer.
+
+    Args:
+        states: Width of the states.
+        words: Rows and columns of E.
+        activation: Name of σ, as transformers calls it.
+        epsilon: Of the LayerNorm.
+    """
+
+    def __init__(self, states: int, words: tuple[int, int], activation: str, epsilon: float) -> None:
+        super().__init__()
+        from transformers.activations import ACT2FN
+
+        rows, width = words
+        self.dense = nn.Linear(states, width)
+        nn.init.normal_(self.dense.weight, std=0.02)
+        nn.init.zeros_(self.dense.bias)
+        self.norm = nn.LayerNorm(width, eps=epsilon)
+        self.bias = nn.Parameter(torch.zeros(rows))
+        self.activation: Callable[[Tensor], Tensor] = ACT2FN[activation]
+
+    @torch.no_grad()
+    def copy_from(self, model: Any) -> None:
+        """Take the weights of the head of a transformers masked language model.
+
+        Raises:
+            CseError: It is not one dense layer, one norm and a decoder.
+        """
+        decoder = model.get_output_embeddings()
+        inside = {id(part) for part in model.base_model.modules()}
+        rest = [part for part in model.modules() if id(part) not in inside and part is not decoder]
+        dense = [part for part in rest if isinstance(part, nn.Linear)]
+        norms = [part for part in rest if isinstance(part, nn.LayerNorm)]
+        if len(dense) != 1 or len(norms) != 1 or dense[0].weight.shape != self.dense.weight.shape:
+            raise CseError(
+                f"the prediction head of {type(model).__name__} is not BERT's: one dense layer, a norm and a decoder",
+                'set initial = "fresh"',
+            )
+        self.dense.load_state_dict(dense[0].state_dict())
+        self.norm.load_state_dict(norms[0].state_dict())
+        self.bias.copy_(decoder.bias)
+
+    def forward(self, states: Tensor, words: Tensor) -> Tensor:
+        """Return (n, V) scores of (n, D) states, given E (V, W)."""
+        bent: Tensor = self.norm(self.activation(self.dense(states)))
+        return nn.functional.linear(bent, words.to(bent.dtype), self.bias)

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import LOSSES, Tune
-from registry.losses.cosine import cosine_matrix
+from registry.losses.contrast import cosine_matrix
 from registry.types import Loss, Negatives, Sentences
 
 

@@ -1,23 +1,25 @@
-"""DiffCSE's second loss: the sentence vector must tell which tokens of an edited copy are not its own."""
+"""DiffCSE's second loss: the sentence vector must tell which tokens of an edited copy a language model replaced."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from registry import LOSSES
 from registry.distributed import all_devices, sum_devices, world_size
+from registry.encoders import backbone as split
+from registry.encoders.blocks import padded_states, run_blocks
 from registry.encoders.pooling import needs_all_states, pool
-from registry.errors import CseError
-from registry.losses.discriminator import Discriminator
-from registry.losses.generator import FrozenGenerator, demand_same_ids
+from registry.errors import CseError, MissingError
 from registry.masking import Masking, Rate, Share
-from registry.registries import LOSSES
-from registry.tokens import Encoded, Tokens
-from registry.types import Encoder, Loss, ModelName
+from registry.models import load_language_model, load_model
+from registry.tokens import Encoded, Tokens, attention_mask
+from registry.types import Component, Encoder, Loss, ModelName
+from registry.vocabulary import HubVocabulary
 
 
 @LOSSES.register("replaced_token_detection")
@@ -67,9 +69,7 @@ class ReplacedTokenDetection(Loss):
         super().__init__()
         for model in (generator, discriminator):
             demand_same_ids(model, encoder)
-        self.decode = decode
-        self.edit = edit
-        self.pads = pads
+        self.decode, self.edit, self.pads = decode, edit, pads
         self.pooling = _pooling(encoder) if condition == "pooled" else None
         self.reads_hidden = self.pooling is not None
         self.masking = Masking.of("replaced_token_detection", encoder.vocabulary, masking, mask_share, random_share)
@@ -147,3 +147,133 @@ def _pooling(encoder: Encoder) -> Any:
             'set condition = "projected", or pooling = "cls" or "mean"',
         )
     return pooling
+
+
+class Discriminator(nn.Module):
+    """A whole second encoder with two scores a token: original, replaced.
+
+    Args:
+        model: Checkpoint it starts from.
+        pads: Whether the scores of padding are wanted too; else they mean nothing.
+    """
+
+    def __init__(self, model: str, pads: bool = True) -> None:
+        super().__init__()
+        self.pads = pads
+        self.model = model
+        self.backbone = load_model(model)
+        self.dropout = split.take_dropout(self.backbone)
+        split.verify(self.backbone)
+        self.width = int(self.backbone.embeddings.word_embeddings.embedding_dim)
+        self.head = nn.Linear(int(self.backbone.config.hidden_size), 2)
+        self.train()
+
+    def demand_width(self, width: int) -> None:
+        """Check that sentence vectors can stand among its token vectors.
+
+        Raises:
+            CseError: Their widths differ.
+        """
+        if width != self.width:
+            raise CseError(
+                f"sentence vectors are {width} wide, the token vectors of discriminator {self.model!r} {self.width}",
+                "name a discriminator of the encoder's width, or heads that keep the width",
+            )
+
+    def forward(self, tokens: Tokens, first: Tensor) -> Tensor:
+        """Return (B, L, 2).
+
+        Args:
+            tokens: What is judged.
+            first: (B, W) stands in the first place, as it is: after the embedding layer's norm and dropout.
+        """
+        vectors = self.dropout(split.embed_layer(self.backbone, tokens))
+        vectors = torch.cat([first.to(vectors.dtype).unsqueeze(1), vectors[:, 1:]], dim=1)
+        states = (padded_states if self.pads else run_blocks)(self.backbone, vectors, tokens.mask, all_states=False)
+        scores: Tensor = self.head(states[-1])
+        return scores
+
+
+class FrozenGenerator(Component, nn.Module):
+    """Scores of every id at every place; never trained, loaded by name, left out of checkpoints.
+
+    Args:
+        model: A masked language model.
+        head: "checkpoint" uses its own prediction head, "embeddings" the product of last layer and word embeddings.
+        dropout: Whether its dropout is on while the rest trains.
+
+    Raises:
+        MissingError: The head is to come from the checkpoint, which has none.
+    """
+
+    stateful: ClassVar[bool] = False
+
+    def __init__(self, model: str, head: Literal["checkpoint", "embeddings"], dropout: bool) -> None:
+        super().__init__()
+        loaded, complete = load_language_model(model)
+        if head == "checkpoint" and not complete:
+            raise MissingError(
+                f"generator {model!r} has no prediction head: what it predicts would be random",
+                'name a masked language model, or set generator_head = "embeddings" to decode by its word embeddings',
+            )
+        self.model = model
+        self.dropout = dropout
+        self.network: Any = loaded if head == "checkpoint" else loaded.base_model
+        self.decodes = head == "checkpoint"
+        self.segments = int(getattr(loaded.config, "type_vocab_size", 0)) > 1
+        self.longest = _positions(loaded.config)
+        self.requires_grad_(False)
+        self.train()
+
+    def train(self, mode: bool = True) -> FrozenGenerator:
+        """Follow the training only where dropout is wanted."""
+        return super().train(mode and self.dropout)
+
+    @torch.no_grad()
+    def forward(self, ids: Tensor, tokens: Tokens) -> Tensor:
+        """Return (B, L, V).
+
+        Args:
+            ids: (B, L) partly hidden.
+            tokens: Their mask and segments.
+
+        Raises:
+            CseError: There are more tokens than it has positions.
+        """
+        if tokens.length > self.longest:
+            raise CseError(
+                f"generator {self.model!r} takes {self.longest} tokens, the batch has {tokens.length}",
+                f"--set data.max_length={self.longest}, or another generator",
+            )
+        segments = {"token_type_ids": tokens.types} if self.segments else {}
+        found = self.network(input_ids=ids, attention_mask=attention_mask(tokens.mask), **segments)
+        if self.decodes:
+            scores: Tensor = found.logits
+            return scores
+        words: Tensor = self.network.get_input_embeddings().weight
+        return nn.functional.linear(found.last_hidden_state, words)
+
+
+def _positions(config: Any) -> int:
+    """Return the most tokens a model takes; the RoBERTa family counts positions from the padding id on."""
+    offset = int(config.pad_token_id or 0) + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
+    return int(config.max_position_embeddings) - offset
+
+
+def demand_same_ids(model: str, encoder: Encoder) -> None:
+    """Check that a model gives every token the id that the encoder gives it.
+
+    Digests of whole tokenizers would refuse DistilBERT beside BERT: they differ in segments, not in ids.
+
+    Raises:
+        CseError: It does not.
+    """
+    theirs, ours = HubVocabulary(model), encoder.vocabulary
+    own = getattr(ours, "tokenizer", None)
+    same = theirs.fingerprint == ours.fingerprint if own is None else theirs.tokenizer.get_vocab() == own.get_vocab()
+    if not same:
+        raise CseError(
+            f"model {model!r} ({theirs.size} ids) and the encoder {getattr(encoder, 'model', '')!r} ({ours.size} ids) "
+            "have different vocabularies: replaced tokens would be other words",
+            "name a model with the encoder's own tokenizer, such as distilbert-base-uncased for bert-base-uncased",
+        )

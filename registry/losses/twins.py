@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from registry import LOSSES, Tune
-from registry.losses.cosine import cosine_rows
+from registry.losses.contrast import cosine_rows
 from registry.tokens import Encoded, at_least_single
 from registry.types import Loss
 
@@ -49,9 +49,7 @@ class Twins(Loss):
         reduction: Literal["mean", "sum"] = "mean",
     ) -> None:
         super().__init__()
-        self.margin = margin
-        self.margin_similarity = margin_similarity
-        self.fixed_margin = fixed_margin
+        self.margin, self.margin_similarity, self.fixed_margin = margin, margin_similarity, fixed_margin
         self.reduction = reduction
 
     def forward(self, anchor: Encoded, identical: Encoded, fraternal: Encoded) -> Tensor:

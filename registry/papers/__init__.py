@@ -1,41 +1,22 @@
-"""The papers' tables as printed, and what others measured: `registry/papers/`. Light: no torch."""
+"""The papers' tables as printed, what others measured, and how much of it our recipes answer. Light: no torch."""
 
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from registry.errors import UnknownNameError, suggestion
-from registry.papers.cells import AVERAGE, Answer, Column, Flag, Row
-from registry.papers.counting import Counts, count
-from registry.papers.field_rows import FieldRow, field
-from registry.papers.field_rows import source as field_source
-from registry.papers.paper import Figure, PaperTables, Quoted
-from registry.papers.reproduced import Reproduction, distribution, reproductions
-from registry.papers.tables import Table
+from registry.papers.others import FieldRow, Reproduction, distribution, field_rows, reproductions
+from registry.papers.tables import AVERAGE, Answer, Column, Figure, Flag, PaperTables, Quoted, Row, Table
 
 __all__ = [
-    "AVERAGE",
-    "Answer",
-    "Column",
-    "Counts",
-    "FieldRow",
-    "Figure",
-    "Flag",
-    "PaperTables",
-    "Quoted",
-    "Reproduction",
-    "Row",
-    "Table",
-    "count",
-    "distribution",
-    "field",
-    "field_source",
-    "load",
-    "names",
-    "reproductions",
-]
+    "AVERAGE", "Answer", "Column", "Counts", "FieldRow", "Figure", "Flag", "PaperTables", "Quoted", "Reproduction",
+    "Row", "Table", "count", "distribution", "field_rows", "load", "names", "reproductions",
+]  # fmt: skip
 
 _HERE = Path(__file__).parent
 _NO_PAPER = {"reproductions"}
@@ -59,3 +40,49 @@ def load(key: str) -> PaperTables:
         )
     with (_HERE / f"{key}.toml").open("rb") as file:
         return PaperTables.model_validate({"key": key, **tomllib.load(file)})
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Printed cells by what answers them.
+
+    Args:
+        tables: Tables.
+        cells: Cells in which something stands.
+        recipe: Cells that a recipe answers as it stands, or whose setting a recipe holds.
+        study: Cells that a study answers.
+        reasons: Reason why nothing answers → cells, the most frequent first.
+        figures: Experiments that are only drawn.
+        drawn: Those of them that a study or a recipe draws.
+    """
+
+    tables: int
+    cells: int
+    recipe: int
+    study: int
+    reasons: dict[str, int] = field(default_factory=dict)
+    figures: int = 0
+    drawn: int = 0
+
+    @property
+    def reason(self) -> int:
+        """Cells for which only a reason is given."""
+        return sum(self.reasons.values())
+
+
+def count(papers: Iterable[PaperTables]) -> Counts:
+    """Return the counts over the tables and figures of some papers."""
+    held = list(papers)
+    tables = [table for paper in held for table in paper.tables.values()]
+    answers = [table.answer(row, column.name) for table in tables for row, column in table.printed()]
+    figures = [figure for paper in held for figure in paper.figures.values()]
+    kinds = Counter(answer.kind for answer in answers)
+    return Counts(
+        tables=len(tables),
+        cells=len(answers),
+        recipe=kinds["recipe"],
+        study=kinds["study"],
+        reasons=dict(Counter(answer.text for answer in answers if answer.kind == "reason").most_common()),
+        figures=len(figures),
+        drawn=sum(figure.unanswered is None for figure in figures),
+    )

@@ -1,16 +1,142 @@
-"""The shape of a paper's tables: what was printed, what varied, what is doubtful, and what answers each cell."""
+"""A paper: citation, tables as printed, experiments it draws, what is doubtful, and what answers each cell."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from registry.papers.cells import Answer, Column, Flag, Printing, Row
+AVERAGE = "avg"
+"""Stands where an evaluator's name would: the mean of the row's other evaluators, each rounded to two decimals.
+
+In a table that scores nothing else it is the mean of the seven English STS sets.
+"""
+
+Doubt = Literal[
+    "misprint", "illegible", "other_aggregate", "other_split", "bold_not_maximum", "selection_unknown", "test_selected",
+    "transductive", "rerun", "text_only", "disagrees", "not_reproducible", "unused", "wording",
+]  # fmt: skip
 
 
-class Table(Printing):
+def _split(cells: Any) -> Any:
+    return tuple(cells.split()) if isinstance(cells, str) else cells
+
+
+def _numbers(cells: tuple[str, ...]) -> tuple[float | None, ...]:
+    return tuple(None if cell == "-" else float(cell) for cell in cells)
+
+
+Printed = Annotated[tuple[str, ...], BeforeValidator(_split)]
+
+
+class PaperModel(BaseModel):
+    """Base of everything that is read from the papers' files: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What stands beside one printed cell.
+
+    Args:
+        kind: A recipe as it stands, a study, or nothing but a reason.
+        text: The recipe's or study's name, or the reason.
+    """
+
+    kind: Literal["recipe", "study", "reason"]
+    text: str
+
+
+class Column(PaperModel):
+    """One column.
+
+    Args:
+        name: Heading as printed.
+        evaluator: What our recipes call the same score, `avg` for the row's mean.
+        score: Key under which that evaluator reports it, where it is not the table's.
+        metric: What the numbers are, where it is not the table's.
+        setting: Dotted path of a recipe, in a table of settings.
+        held_by: The recipe that holds a table's settings.
+        unanswered: Why no run gives this column.
+    """
+
+    name: str
+    evaluator: str | None = None
+    score: str | None = None
+    metric: str | None = None
+    setting: str | None = None
+    held_by: str | None = None
+    unanswered: str | None = None
+
+
+class Flag(PaperModel):
+    """Something doubtful about a cell, a row or the whole table.
+
+    Args:
+        kind: What sort of doubt.
+        note: What is doubtful, in words.
+        row: The row; None for the whole table.
+        column: The column; None for the whole row.
+        implied: The value the rest of the paper implies, where there is one.
+    """
+
+    kind: Doubt
+    note: str
+    row: str | None = None
+    column: str | None = None
+    implied: float | None = None
+
+
+class Row(PaperModel):
+    """One printed row.
+
+    Args:
+        cells: As printed, in column order, "-" where nothing stands.
+        std: Standard deviations printed beside them, in the same way; empty where the paper prints none.
+        bold: Headings of the cells printed in bold.
+        encoder: What the row was computed with.
+        language: Language of the scores, where it differs from the table's.
+        data: What it was trained on.
+        mark: Sign printed beside the name.
+        recipe: Our recipe that answers it, as it stands.
+        setting: Dotted path of a recipe, in a table of settings.
+        held_by: The recipe that holds a table's settings.
+        unanswered: Why nothing answers it.
+    """
+
+    cells: Printed
+    std: Printed = ()
+    bold: tuple[str, ...] = ()
+    encoder: str = ""
+    language: str | None = None
+    data: str | None = None
+    mark: Literal["diamond", "bullet"] | None = None
+    recipe: str | None = None
+    setting: str | None = None
+    held_by: str | None = None
+    unanswered: str | None = None
+
+    @model_validator(mode="after")
+    def _one_answer(self) -> Self:
+        if self.recipe is not None and self.unanswered is not None:
+            raise ValueError("a row names either the recipe that answers it or, as `unanswered`, why none does")
+        return self
+
+    @property
+    def numbers(self) -> tuple[float | None, ...]:
+        """The cells as numbers, None where nothing was printed."""
+        return _numbers(self.cells)
+
+    @property
+    def spreads(self) -> tuple[float | None, ...]:
+        """The standard deviations as numbers, None where nothing was printed."""
+        return _numbers(self.std or ("-",) * len(self.cells))
+
+
+class Table(PaperModel):
     """One printed table.
 
     Args:
@@ -122,3 +248,76 @@ class Table(Printing):
     def cell_doubts(self, row: str, column: str) -> tuple[Flag, ...]:
         """Return every flag that bears on one cell: its own, its row's, its column's and the whole table's."""
         return tuple(flag for flag in self.flags if flag.row in (None, row) and flag.column in (None, column))
+
+
+class Quoted(PaperModel):
+    """A number that the text quotes of a figure.
+
+    Args:
+        what: What it is.
+        value: As quoted.
+        high: The other end, where a range is quoted.
+    """
+
+    what: str
+    value: float
+    high: float | None = None
+
+
+class Figure(PaperModel):
+    """One experiment that the paper draws.
+
+    Args:
+        number: Its number in the paper, such as "4c".
+        caption: What it shows, in our words.
+        x: What the horizontal axis is.
+        y: What the vertical axis is.
+        quoted: Numbers that the text gives.
+        note: What a reader must know before comparing.
+        study: The study that draws ours.
+        recipes: Recipes whose runs draw it, where no training differs.
+        unanswered: Why nothing does.
+    """
+
+    number: str
+    caption: str
+    x: str
+    y: str
+    quoted: tuple[Quoted, ...] = ()
+    note: str = ""
+    study: str | None = None
+    recipes: tuple[str, ...] = ()
+    unanswered: str | None = None
+
+    @model_validator(mode="after")
+    def _one_answer(self) -> Self:
+        if sum(map(bool, (self.study, self.recipes, self.unanswered))) != 1:
+            raise ValueError("a figure names the study or the recipes that draw it or, as `unanswered`, why none does")
+        return self
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """What draws ours."""
+        if self.recipes:
+            return tuple(Answer("recipe", recipe) for recipe in self.recipes)
+        return (Answer("study", self.study) if self.study else Answer("reason", self.unanswered or ""),)
+
+
+class PaperTables(PaperModel):
+    """One paper: its citation, every table as printed, and every experiment that it only draws.
+
+    Args:
+        key: File name under `registry/papers/`, and `paper.key` in recipes.
+        short: How a heading names it.
+        citation: Authors, title, where and when.
+        url: Where to read it.
+        tables: Identifier → table, in printed order.
+        figures: Identifier → figure, in printed order; diagrams of a method are left out.
+    """
+
+    key: str
+    short: str
+    citation: str
+    url: str
+    tables: dict[str, Table] = Field(min_length=1)
+    figures: dict[str, Figure] = Field(default_factory=dict)

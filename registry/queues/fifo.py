@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from torch import Tensor, cat
@@ -29,8 +29,6 @@ class Fifo(RollingQueue):
     here the queue starts with `initial`, grows to `length` and never beyond (methods/mocose.md M5).
 
     Args:
-        view: The view whose vectors are stored.
-        length: Most entries kept.
         initial: Random unit vectors that the queue starts with and that leave first; MoCoSE uses 128.
         part: Which entries are served: "all", the "oldest", the "newest", those in the "middle" of the row by age, or
             from both "ends" of it alike.
@@ -40,17 +38,16 @@ class Fifo(RollingQueue):
     def __init__(
         self,
         view: ViewName,
-        length: Annotated[int, Field(gt=0), Tune(64, 4096, log=True)] = 512,
-        initial: Annotated[int, Field(ge=0)] = 0,
         part: Literal["all", "oldest", "newest", "middle", "ends"] = "all",
         served: Annotated[int, Field(gt=0), Tune(32, 2048, log=True)] | None = None,
+        **rolling: Any,
     ) -> None:
-        super().__init__(view, length, initial)
-        if served is not None and (part == "all" or served > length):
-            why = 'part = "all" serves every entry' if part == "all" else f"length = {length}"
+        super().__init__(view, **rolling)
+        if served is not None and (part == "all" or served > self.length):
+            why = 'part = "all" serves every entry' if part == "all" else f"length = {self.length}"
             raise CseError(f"queue: served = {served}, but {why}", "choose a part, and serve at most `length` entries")
         self.part = part
-        self.served = length if part == "all" else served or max(1, length // 2)
+        self.served = self.length if part == "all" else served or max(1, self.length // 2)
 
     def chosen(self, rows: Tensor) -> Tensor:
         """Return the rows served, of (K, …) ordered from the oldest to the newest."""

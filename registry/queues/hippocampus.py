@@ -44,7 +44,7 @@ class Hippocampus(RollingQueue):
         order: Literal["newest_first", "oldest_first"] = "newest_first",
         initial: Literal["empty", "random"] = "empty",
     ) -> None:
-        super().__init__(view, length, length if initial == "random" else 0)
+        super().__init__(view, length=length, initial=length if initial == "random" else 0)
         self.forgetting_rate = forgetting_rate
         self.order = order
 

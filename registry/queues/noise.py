@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import QUEUES, Tune
-from registry.device import sent
+from registry.tokens import copy_to_device
 from registry.types import Encoder, Negatives, Queue, Step, ViewName
 
 
@@ -50,12 +50,8 @@ class Noise(Queue):
         temperature: Annotated[float, Field(gt=0), Tune(0.01, 0.5, log=True)] = 0.05,
     ) -> None:
         super().__init__()
-        self.view = view
-        self.positive = positive
-        self.times = times
-        self.steps = steps
-        self.rate = rate
-        self.temperature = temperature
+        self.view, self.positive, self.times, self.steps = view, positive, times, steps
+        self.rate, self.temperature = rate, temperature
         self.served = torch.zeros(0, 0)
 
     def bind(self, encoder: Encoder) -> None:
@@ -68,7 +64,7 @@ class Noise(Queue):
         anchors, positives = (F.normalize(vectors, dim=-1, eps=1e-8) for vectors in views)
         count = max(1, int(self.times * len(anchors)))
         drawn = torch.randn(count, anchors.shape[1], generator=step.generator, device=step.generator.device)
-        noise = sent(drawn, anchors.device)
+        noise = copy_to_device(drawn, anchors.device)
         with torch.autocast(anchors.device.type, enabled=False):
             for _ in range(self.steps):
                 noise = noise + self.rate * _direction(self._gradient(noise, anchors, positives))

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from registry import QUEUES, Tune
+from registry import QUEUES
 from registry.distributed import all_devices
 from registry.queues.rolling import RollingQueue
 from registry.tokens import Tokens
-from registry.types import Encoder, Step, ViewName
+from registry.types import Encoder, Step, ViewName, take_shape_from_checkpoint
 
 LONGEST = 512
 """Tokens of a sentence kept at most, where the encoder knows no limit."""
@@ -44,13 +44,13 @@ class Reencoded(RollingQueue):
     def __init__(
         self,
         view: ViewName,
-        length: Annotated[int, Field(gt=0), Tune(64, 4096, log=True)] = 512,
-        initial: Annotated[int, Field(ge=0)] = 0,
         chunk: Annotated[int, Field(gt=0)] = 128,
+        **rolling: Any,
     ) -> None:
-        super().__init__(view, length, initial)
+        super().__init__(view, **rolling)
         self.chunk = chunk
-        self.register_buffer("tokens", torch.zeros(length, 4, 0, dtype=torch.int32))
+        self.register_buffer("tokens", torch.zeros(self.length, 4, 0, dtype=torch.int32))
+        take_shape_from_checkpoint(self, "tokens", only_if_empty=True)  # not bound yet: the checkpoint has the length
         self._encoder: tuple[Encoder, ...] = ()  # in a tuple, so that its weights do not become this module's
 
     def bind(self, encoder: Encoder) -> None:
@@ -93,9 +93,3 @@ class Reencoded(RollingQueue):
         tokens = Tokens(ids, mask, types, positions)
         encoder = self._encoder[0]
         return encoder.encode(tokens, encoder.embed(tokens)).sentence
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any, **options: Any) -> None:
-        stored = state_dict.get(f"{prefix}tokens")
-        if stored is not None and not self.tokens.shape[2]:  # not bound yet: the checkpoint tells how many tokens
-            self.tokens = self.tokens.new_zeros(stored.shape)
-        super()._load_from_state_dict(state_dict, prefix, *rest, **options)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
 
 from registry.errors import CseError
-from registry.types import Encoder, Negatives, Queue, Step
+from registry.types import Encoder, Negatives, Queue, Step, Tune, ViewName, take_shape_from_checkpoint
 
 SEED = 20230720
 """Seed of random initial entries: the same on every device whatever state the global generators are in."""
@@ -23,7 +24,7 @@ class RollingQueue(Queue):
     Args:
         view: The view whose vectors are stored.
         length: Most entries kept.
-        initial: Random unit vectors to start with; they count as older than every stored vector.
+        initial: Random unit vectors that the queue starts with and that leave first.
     """
 
     length: int
@@ -32,18 +33,24 @@ class RollingQueue(Queue):
     ages: Tensor
     """(length,) steps since a row was stored, 1 right after; 0 marks a free place."""
 
-    def __init__(self, view: str, length: int, initial: int) -> None:
+    def __init__(
+        self,
+        view: ViewName,
+        *,
+        length: Annotated[int, Field(gt=0), Tune(64, 4096, log=True)] = 512,
+        initial: Annotated[int, Field(ge=0)] = 0,
+    ) -> None:
         super().__init__()
         if initial > length:
             raise CseError(
                 f"queue: initial = {initial} is more than length = {length}", "start with at most `length` entries"
             )
-        self.view = view
-        self.length = length
-        self.initial = initial
+        self.view, self.length, self.initial = view, length, initial
         self.filled = 0
         self.register_buffer("vectors", torch.zeros(length, 0))
         self.register_buffer("ages", torch.zeros(length, dtype=torch.int64))
+        take_shape_from_checkpoint(self, "vectors", only_if_empty=True)  # not bound yet: the checkpoint has the width
+        self.register_load_state_dict_post_hook(_count_filled)  # type: ignore[no-untyped-call]
 
     def bind(self, encoder: Encoder) -> None:
         """Take the width of the encoder's sentence vectors and store the initial entries."""
@@ -80,9 +87,6 @@ class RollingQueue(Queue):
         """Return (K,) the logarithm of the weight of entries of these ages: 0 for all unless overridden."""
         return torch.zeros(len(ages), device=ages.device)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any, **options: Any) -> None:
-        stored = state_dict.get(f"{prefix}vectors")
-        if stored is not None and not self.vectors.shape[1]:  # not bound yet: the checkpoint tells the width
-            self.vectors = torch.zeros(self.length, stored.shape[1], device=self.ages.device)
-        super()._load_from_state_dict(state_dict, prefix, *rest, **options)
-        self.filled = int(torch.count_nonzero(self.ages))
+
+def _count_filled(queue: Any, _: Any) -> None:
+    queue.filled = int(torch.count_nonzero(queue.ages))

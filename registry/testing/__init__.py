@@ -11,19 +11,19 @@ They say that a component fits in, not that its numbers are right: that takes a 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import ValidationError
+
 from registry.core import Entry
-from registry.testing.augmenters import check_augmenter
-from registry.testing.declaration import check_declaration
-from registry.testing.encoders import check_encoder
-from registry.testing.evaluators import check_evaluator
-from registry.testing.generators import check_generator
-from registry.testing.heads import check_head
-from registry.testing.losses import check_loss
-from registry.testing.materials import ContractError, Materials
-from registry.testing.queues import check_queue
+from registry.signature import documented
+from registry.testing.data import check_evaluator, check_generator
+from registry.testing.materials import ContractError, Materials, require
+from registry.testing.training import check_augmenter, check_encoder, check_head, check_loss, check_queue
+
+__all__ = ["CHECKS", "ContractError", "Materials", "check"]
 
 CHECKS: dict[str, Callable[[Entry[Any], Materials], None]] = {
     "augmenters": check_augmenter,
@@ -52,4 +52,16 @@ def check(entry: Entry[Any], materials: Materials | None = None) -> None:
     CHECKS[entry.kind](entry, materials)
 
 
-__all__ = ["CHECKS", "ContractError", "Materials", "check"]
+def check_declaration(entry: Entry[Any], materials: Materials) -> None:
+    """Check summary line, documentation of every parameter and of no other, and that defaults validate."""
+    first, _, rest = (inspect.getdoc(entry.cls) or "").partition("\n")
+    require(entry, first.endswith(".") and len(first) <= 120, "the docstring's first line is one sentence, ≤ 120 long")
+    require(entry, not rest or rest.startswith("\n"), "the docstring's first line stands alone")
+    parameters, described = set(entry.parameters.model_fields), set(documented(entry.cls))
+    require(entry, parameters <= described, f"Args does not describe {sorted(parameters - described)}")
+    require(entry, described <= parameters, f"Args describes {sorted(described - parameters)}, which do not exist")
+    defaults = {name: f.get_default() for name, f in entry.parameters.model_fields.items() if not f.is_required()}
+    try:
+        entry.parameters(**{**defaults, **materials.arguments(entry)})
+    except ValidationError as error:
+        require(entry, False, f"its defaults do not validate: {error}")

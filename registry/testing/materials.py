@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from registry import ENCODERS
 from registry.core import Entry
-from registry.registries import ENCODERS
 from registry.tokens import Embedded, Encoded, Tokens
 from registry.types import Encoder
 

@@ -107,7 +107,7 @@ def test_none_of_it_is_active_at_evaluation(parts):
     for seed in (1, 2):
         torch.manual_seed(seed)
         assert torch.allclose(encode(texts), plain, atol=1e-5)
-    assert not torch.allclose(encode.through("anchor", {"text": texts}), plain, atol=1e-2)
+    assert not torch.allclose(encode.encode_view("anchor", {"text": texts}), plain, atol=1e-2)
     assert torch.allclose(
-        encode.through("anchor", {"text": texts}), encode.through("anchor", {"text": texts}), atol=1e-6
+        encode.encode_view("anchor", {"text": texts}), encode.encode_view("anchor", {"text": texts}), atol=1e-6
     )

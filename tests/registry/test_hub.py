@@ -207,7 +207,7 @@ ANSWERS = [
     ({"gated": True}, MissingError, 3, "data set 'owner/rows' is gated", "hf auth login"),
     ({"status": 401}, UnknownNameError, 2, "the hub has no data set 'owner/rows', or it is private", "hf auth login"),
     ({"status": 403}, MissingError, 3, "the hub refuses data set 'owner/rows'.* with 403", "accept its terms"),
-    ({"status": 404}, MissingError, 3, "has not all of data set 'owner/rows'.* 404", "tree/main"),
+    ({"status": 404}, MissingError, 3, "does not have all of data set 'owner/rows'.* 404", "tree/main"),
     ({"status": 500}, MissingError, 3, r"500 made to fail \(5 tries", "hf download owner/rows"),
     ({"hang": 2}, MissingError, 3, "127.0.0.1 does not answer", "HF_ENDPOINT"),
 ]
@@ -241,7 +241,7 @@ def test_names_revisions_and_files_that_are_not_there(remote):
         hub.fetch(Repository("dataset", "owner/none"), ["x"], hint=" Did you mean 'rows'?")
     with pytest.raises(UnknownNameError, match="has no revision 'old'"):
         hub.fetch(Repository("dataset", "owner/rows", "old"), ["x"])
-    with pytest.raises(MissingError, match=r"has not a file none\.tsv; it has .*test\.tsv"):
+    with pytest.raises(MissingError, match=r"does not have a file none\.tsv; it has .*test\.tsv"):
         hub.fetch(ROWS, ["test.tsv", "none.tsv"])
     for name in ("two words", "a/b/c", "a--b", "../x", "owner/x.git"):
         with pytest.raises(UnknownNameError, match="is no data set name"):

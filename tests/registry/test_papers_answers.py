@@ -8,9 +8,8 @@ from cse_cli.recipe.cells import cells
 from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import values
 from cse_cli.recipe.study import load_study
-from registry import catalogue, papers
+from registry import EVALUATORS, catalogue, papers
 from registry.papers import AVERAGE, Answer, Figure, Quoted, Table
-from registry.registries import EVALUATORS
 
 TABLES = [(key, identifier) for key in papers.names() for identifier in papers.load(key).tables]
 STUDIED = [(key, identifier) for key, identifier in TABLES if papers.load(key).tables[identifier].study]

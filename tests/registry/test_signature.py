@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from torch import Tensor
 
 from registry.errors import RegistrationError
-from registry.signature import RESERVED, Input, documented, forward_inputs, parameter_model
+from registry.signature import RESERVED, Input, docstring, documented, forward_inputs, parameter_model
 from registry.tokens import Encoded
 from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Reference, Sentences, Tune, ViewName
 
@@ -109,6 +109,41 @@ def test_init_is_inherited():
     assert list(model(Child).model_fields) == list(model(Everything).model_fields)
 
 
+class Shared(Loss):
+    """Declare what two losses have in common.
+
+    Args:
+        margin: Of both.
+        scale: Of both, with defaults of their own.
+    """
+
+    def __init__(self, *, margin: Annotated[float, Field(ge=0)], scale: float = 1.0) -> None: ...
+
+
+class Sharp(Shared):
+    """Add a parameter, and change a default.
+
+    Args:
+        sharpness: Its own.
+        scale: Said again.
+    """
+
+    def __init__(self, sharpness: int = 2, scale: float = 0.5, **shared: Any) -> None: ...
+
+
+def test_keywords_stand_for_the_parameters_of_the_base_class():
+    fields = model(Sharp).model_fields
+    assert {name: (about.default, about.description) for name, about in fields.items() if name != "margin"} == {
+        "sharpness": (2, "Its own."), "scale": (0.5, "Said again."),
+    }  # fmt: skip
+    assert list(fields) == ["margin", "sharpness", "scale"]  # what must be given comes first
+    assert fields["margin"].description == "Of both."
+    assert documented(Sharp) == {"margin": "Of both.", "sharpness": "Its own.", "scale": "Said again."}
+    assert docstring(Sharp).endswith("Args:\n    sharpness: Its own.\n    scale: Said again.\n    margin: Of both.")
+    with pytest.raises(ValidationError):
+        model(Sharp)(margin=-1.0)
+
+
 class NoAnnotation(Component):
     def __init__(self, rate=0.5) -> None: ...
 
@@ -165,7 +200,7 @@ class Underscore(Component):
         (Keywords, r"'\*rates' cannot be declared in a recipe"),
         (Positional, "'rate' is positional only"),
         (Hidden, "'Decimal' of __init__ is unknown at run time"),
-        (NoType, "annotation of __init__ is no type"),
+        (NoType, "annotation of __init__ is not a type"),
         (Inexpressible, "its parameters cannot be declared"),
         (MaybeEncoder, "its parameters cannot be declared"),
         (MaybeView, "'view' must be annotated ViewName itself"),

@@ -2,7 +2,7 @@ import pickle
 
 import torch
 
-from registry.encoders.word_vectors.vocabulary import WordVocabulary
+from registry.encoders.word_vectors import WordVocabulary
 from registry.tokens import Pieces, Sample
 
 WORDS = ["the", "cat", ",", "'", "t", "don", "U.S.", "can't"]

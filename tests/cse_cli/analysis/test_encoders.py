@@ -127,7 +127,7 @@ def test_the_field_is_there_on_request():
     (block,) = tables([scored(0, 77.0, 80.0)], field=True)
     field = [row for row in block.rows if row.source == "field"]
     assert max(row.scores["Avg"].mean for row in field) == 80.36
-    listed = [one for one in papers.field() if one.encoder == "BERT-base"]
+    listed = [one for one in papers.field_rows() if one.encoder == "BERT-base"]
     assert len(field) + sum("the field's list" in row.printed for row in block.rows if row.source == "paper") <= len(
         listed
     )

@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from cse_cli.analysis.pages import pictures
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
 from cse_cli.analysis.study_figures import StudyPoints, draw_study, equal_spans, fit_together, mean_std, study_figure
-from cse_cli.core.plotting import styled
+from cse_cli.core.plotting import house_style
 from cse_cli.core.results import STS_TASKS, Result, Versions
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.study import load_study
@@ -56,7 +56,7 @@ def points_of(found: StudyRuns):
 
 
 def drawn(found: StudyRuns):
-    with styled():
+    with house_style():
         figure = study_figure(found)
         assert figure is not None
         figure.draw_without_rendering()

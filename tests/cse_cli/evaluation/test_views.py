@@ -47,22 +47,22 @@ def trained(encoder, texts):
 def test_views_that_differ_by_dropout_alone_differ_in_training_mode_only(model):
     encode = looking(built(model))
     columns = {"text": TEXTS}
-    one, other = (encode.through(view, columns, training=True) for view in ("anchor", "positive"))
+    one, other = (encode.encode_view(view, columns, training=True) for view in ("anchor", "positive"))
     assert (one - other).abs().max() > 0.01
-    assert torch.equal(encode.through("anchor", columns), encode.through("positive", columns))
-    torch.testing.assert_close(encode.through("anchor", columns), encode(TEXTS), rtol=0, atol=1e-6)
+    assert torch.equal(encode.encode_view("anchor", columns), encode.encode_view("positive", columns))
+    torch.testing.assert_close(encode.encode_view("anchor", columns), encode(TEXTS), rtol=0, atol=1e-6)
 
 
 def test_draws_are_the_same_in_every_call(model):
     encode = looking(built(model))
-    first = encode.through("anchor", {"text": TEXTS}, training=True)
+    first = encode.encode_view("anchor", {"text": TEXTS}, training=True)
     torch.rand(3)
     encode(TEXTS)
-    assert torch.equal(encode.through("anchor", {"text": TEXTS}, training=True), first)
+    assert torch.equal(encode.encode_view("anchor", {"text": TEXTS}, training=True), first)
 
 
 def test_equal_sentences_of_a_call_get_masks_of_their_own(model):
-    twice = looking(built(model)).through("anchor", {"text": [TEXTS[0]] * 2}, training=True)
+    twice = looking(built(model)).encode_view("anchor", {"text": [TEXTS[0]] * 2}, training=True)
     assert (twice[0] - twice[1]).abs().max() > 0.01
 
 
@@ -71,7 +71,7 @@ def test_equals_a_forward_pass_of_training_under_the_same_seed(model):
     with torch.random.fork_rng():
         torch.manual_seed(zlib.crc32(b"anchor"))
         wanted = trained(encoder, TEXTS)
-    found = looking(encoder.eval()).through("anchor", {"text": TEXTS}, training=True)
+    found = looking(encoder.eval()).encode_view("anchor", {"text": TEXTS}, training=True)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
 
 
@@ -79,15 +79,15 @@ def test_equals_a_forward_pass_of_training_under_the_same_seed(model):
 def test_pooling_and_heads_are_those_of_training(model, heads):
     encoder = built(model, *heads, dropout=0.0)
     encode = looking(encoder)
-    found = encode.through("anchor", {"text": TEXTS}, training=True)
+    found = encode.encode_view("anchor", {"text": TEXTS}, training=True)
     torch.testing.assert_close(found, trained(encoder, TEXTS), rtol=0, atol=1e-6)
-    assert (found - encode.through("anchor", {"text": TEXTS})).abs().max() > 0.01
+    assert (found - encode.encode_view("anchor", {"text": TEXTS})).abs().max() > 0.01
 
 
 def test_augmenters_act_in_training_mode_too(model):
     encoder = built(model, dropout=0.0)
     encode = looking(encoder, AUGMENTERS["embedding_dropout"].build({"rate": 0.5}))
-    plain, changed = (encode.through(view, {"text": TEXTS}, training=True) for view in ("anchor", "changed"))
+    plain, changed = (encode.encode_view(view, {"text": TEXTS}, training=True) for view in ("anchor", "changed"))
     assert (plain - changed).abs().max() > 0.01
 
 
@@ -99,7 +99,7 @@ def test_modes_statistics_and_random_streams_are_as_before(model, mode):
     state = {name: value.clone() for name, value in encoder.state_dict().items()}
     buffers = [id(buffer) for buffer in encoder.buffers()]
     streams = torch.get_rng_state()
-    found = looking(encoder).through("anchor", {"text": TEXTS}, training=True)
+    found = looking(encoder).encode_view("anchor", {"text": TEXTS}, training=True)
     assert not found.requires_grad
     assert [module.training for module in encoder.modules()] == modes
     assert [id(buffer) for buffer in encoder.buffers()] == buffers
@@ -112,13 +112,13 @@ def test_modes_statistics_and_random_streams_are_as_before(model, mode):
 def test_modes_are_put_back_after_an_error(model):
     encoder = built(model, "batch_norm_relu").eval()
     with pytest.raises(CseError, match="one row"):
-        looking(encoder).through("anchor", {"text": TEXTS[:1]}, training=True)
+        looking(encoder).encode_view("anchor", {"text": TEXTS[:1]}, training=True)
     assert not any(module.training for module in encoder.modules())
 
 
 def test_an_unknown_view_is_told(model):
     with pytest.raises(CseError, match=r"unknown view 'anchr'\. Did you mean 'anchor'"):
-        looking(built(model)).through("anchr", {"text": TEXTS}, training=True)
+        looking(built(model)).encode_view("anchr", {"text": TEXTS}, training=True)
 
 
 def test_mutual_information_of_dropout_views(model, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from cse_cli.recipe.describe import levels, tune_of
 from cse_cli.recipe.load import load
-from registry.registries import LOSSES, REGISTRIES
+from registry import LOSSES, REGISTRIES
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step
 from tests.cse_cli.runs.running import cse

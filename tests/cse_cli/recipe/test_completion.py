@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cse_cli.recipe.completion import complete_anything, complete_component, complete_kind, complete_recipe
-from registry.registries import REGISTRIES
+from registry import REGISTRIES
 
 HEAVY = ("torch", "transformers", "mlflow", "datasets", "pandas", "scipy", "optuna", "numpy")
 

@@ -9,7 +9,7 @@ import pytest
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.json_schema import json_schema
 from cse_cli.recipe.load import load
-from registry.registries import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
 from tests.chosen import one_of_each
 
 jsonschema = pytest.importorskip("jsonschema")

@@ -7,13 +7,11 @@ import torch
 
 from cse_cli.training.method import BoundView, Method, Term
 from cse_cli.training.step import StepState
-from registry import LOSSES
-from registry.augmenters.fgsm import Fgsm
-from registry.augmenters.precision import describe_loss, share_changed, share_coarse
+from registry import AUGMENTERS, LOSSES
+from registry.augmenters.fgsm import Fgsm, describe_loss, share_changed, share_coarse
 from registry.encoders.ema import Ema
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
-from registry.registries import AUGMENTERS
 from registry.tokens import Embedded, Encoded, Tokens
 from registry.types import Encoder
 from tests.fakes import FakeEncoder, WordVocabulary
@@ -162,7 +160,7 @@ def test_stale_is_not_misled_by_another_augmenters_probe():
     method = linear_method(anchor=[fgsm := Fgsm(0.25, "stale")], positive=[Fgsm(0.25)])
     run(method, step := step_of(method))
     assert torch.equal(fgsm.previous, 3.0 * step.batch["anchor"].mask.unsqueeze(-1) * torch.tensor([1.0, 0.0]))
-    assert fgsm._watching == []
+    assert fgsm._sources == []
 
 
 @pytest.mark.parametrize("mode", ["exact", "stale"])

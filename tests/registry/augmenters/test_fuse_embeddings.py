@@ -4,10 +4,10 @@ import pytest
 import torch
 from transformers import AutoModel
 
+from registry import AUGMENTERS
 from registry.augmenters.fuse_embeddings import FuseEmbeddings
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
-from registry.registries import AUGMENTERS
 from registry.tokens import Embedded
 from registry.types import Step
 from tests.tiny import tiny_albert, tiny_bert, tiny_roberta

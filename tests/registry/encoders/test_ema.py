@@ -9,13 +9,12 @@ from cse_cli.training.checkpoint import load_method_state, method_state
 from cse_cli.training.method import BoundView, Method, Term
 from cse_cli.training.optimizer import make_optimizer
 from cse_cli.training.step import StepState
-from registry import LOSSES
+from registry import ENCODERS, LOSSES
 from registry.encoders.ema import Ema
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.heads.mlp import Mlp
 from registry.heads.projection import Projection
-from registry.registries import ENCODERS
 from registry.testing.materials import OneStep
 from tests.fakes import FakeEncoder
 from tests.shrunken import recipe as small_recipe

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from registry import ENCODERS
-from registry.encoders.glow import ActNorm, Descent, Glow
+from registry.encoders.flow import ActNorm, Descent, Glow
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError, RunFailedError

@@ -2,10 +2,10 @@ import pytest
 import torch
 from transformers import AutoModel, DistilBertConfig, DistilBertModel
 
+from registry import ENCODERS
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.heads.mlp import Mlp
-from registry.registries import ENCODERS
 from registry.tokens import Sample, Tokens
 from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, tiny_roberta
 

@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from registry import ENCODERS
-from registry.encoders.fitting import CHUNK, FitData
-from registry.encoders.moments import Moments
+from registry.encoders.adjusted import CHUNK, FitData
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
-from registry.encoders.whitening import whitening
+from registry.encoders.whitening import Moments, whitening
 from registry.errors import CseError, MissingError, RunFailedError, UnknownNameError
 from registry.heads.mlp import Mlp
 from tests.registry.encoders.vectors import Encoding, Given

@@ -6,7 +6,7 @@ import torch
 
 from registry import ENCODERS
 from registry.encoders.saved import open_encoder
-from registry.encoders.word_vectors.files import locate_words, read_words
+from registry.encoders.word_vectors import locate_words, read_words
 from registry.errors import CseError, MissingError
 from tests.registry.encoders.vectors import Encoding
 from tests.tiny import sentences, word_vectors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from registry.encoders.word_vectors.vocabulary import WordVocabulary
+from registry.encoders.word_vectors import WordVocabulary
 from registry.types import Encoder
 
 
@@ -41,5 +41,5 @@ class Encoding:
         vocabulary = self.encoder.vocabulary
         return self.encoder.represent(vocabulary.pad(vocabulary.ids(list(sentences), self.max_length))).float()
 
-    def through(self, view, columns):
+    def encode_view(self, view, columns):
         return self(next(iter(columns.values())))

@@ -7,8 +7,8 @@ import torch
 from registry import EVALUATORS, catalogue
 from registry.catalogue import Pair
 from registry.errors import CseError
-from registry.evaluators.alignment_uniformity import AlignmentUniformity
-from registry.evaluators.sphere import uniformity, unit
+from registry.evaluators.alignment_uniformity import AlignmentUniformity, uniformity
+from registry.evaluators.pairs import unit
 from tests.registry.evaluators.points import Points, on_circle, scattered, serve
 
 TRIANGLE = on_circle(a=0, b=60, c=180)

@@ -11,7 +11,7 @@ from registry import AUGMENTERS, ENCODERS, EVALUATORS, catalogue
 from registry.catalogue import Pair
 from registry.errors import CseError, MissingError
 from registry.evaluators.augmentation_quality import AugmentationQuality
-from registry.evaluators.sts import one_line
+from registry.evaluators.pairs import one_line
 from registry.types import Augmenter
 from tests.tiny import sentences, tiny_bert
 
@@ -35,7 +35,7 @@ class Angles:
     def __call__(self, texts):
         return self._vectors(ANGLES[text] for text in texts)
 
-    def through(self, view, columns):
+    def encode_view(self, view, columns):
         self.asked.append((view, {name: list(cells) for name, cells in columns.items()}))
         return self._vectors(self.turned.get(text, ANGLES[text]) for text in columns["text"])
 
@@ -47,10 +47,10 @@ class Angles:
 class Needs(Angles):
     """The same where the view reads a second column."""
 
-    def through(self, view, columns):
+    def encode_view(self, view, columns):
         if "translation" not in columns:
             raise MissingError("the view reads column translation, which is not there", "add it to the data")
-        return super().through(view, columns)
+        return super().encode_view(view, columns)
 
 
 @pytest.fixture
@@ -106,9 +106,9 @@ def test_each_occurrence_is_augmented_by_itself(pairs):
     class Turning(Angles):
         turns = 0
 
-        def through(self, view, columns):
+        def encode_view(self, view, columns):
             self.turns = len(columns["text"])
-            return super().through(view, columns)
+            return super().encode_view(view, columns)
 
     encode = Turning()
     pairs([Pair("", float(i), "a", "a") for i in range(4)])
@@ -118,8 +118,8 @@ def test_each_occurrence_is_augmented_by_itself(pairs):
 
 def test_nan_counts_as_zero_similarity(pairs):
     class Broken(Angles):
-        def through(self, view, columns):
-            vectors = super().through(view, columns)
+        def encode_view(self, view, columns):
+            vectors = super().encode_view(view, columns)
             vectors[[text == "b" for text in columns["text"]]] = math.nan
             return vectors
 

@@ -10,12 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from torch import nn
 
-from registry.evaluators import early_stopped
-from registry.evaluators.early_stopped import EarlyStopped, Walk, first_weights
-from registry.evaluators.folds import stratified
-from registry.evaluators.labelled import Labelled
-from registry.evaluators.logistic import Logistic, Problem
-from registry.evaluators.protocol import Fit, Trial
+from registry.evaluators import classifiers
+from registry.evaluators.classifiers import EarlyStopped, LockstepAdam, Logistic, Problem, first_weights
+from registry.evaluators.protocol import Fit, Labelled, Trial, stratified
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 SEED = 1111
@@ -247,7 +244,7 @@ def test_parts_of_the_work_change_nothing(monkeypatch):
     features, labels = made(120, 3)
     fits = [Fit(np.arange(start, 120), np.arange(40), np.arange(20), L2) for start in range(6)]
     wanted = [classifier(features, labels, fits) for classifier in (Logistic(), EarlyStopped(together=50))]
-    monkeypatch.setattr("registry.evaluators.logistic.AT_ONCE", 2000)
+    monkeypatch.setattr("registry.evaluators.classifiers.AT_ONCE", 2000)
     assert [c(features, labels, fits) for c in (Logistic(), EarlyStopped(together=1))] == wanted
 
 
@@ -256,11 +253,11 @@ def test_the_count_of_failures_is_never_set_back_and_passes_end(monkeypatch):
     labels = np.array([0, 1] * 50)
     features = torch.from_numpy(labels * 2.0 - 1).unsqueeze(1).expand(-1, 64).contiguous()
     fit = Fit(np.arange(90), np.arange(90, 100), np.arange(90, 100), (1e-3,))
-    walk = Walk(padded(features), torch.from_numpy(labels), [fit], SEED)
+    walk = LockstepAdam(padded(features), torch.from_numpy(labels), [fit], SEED)
     assert walk.shares() == [[1.0]]
     assert walk.steps == 7 * 4 * 2  # two batches a pass
-    monkeypatch.setattr(early_stopped, "MOST", 8)
-    walk = Walk(padded(features), torch.from_numpy(labels), [fit], SEED)
+    monkeypatch.setattr(classifiers, "MOST", 8)
+    walk = LockstepAdam(padded(features), torch.from_numpy(labels), [fit], SEED)
     walk.shares()
     assert walk.steps == 3 * 4 * 2
 

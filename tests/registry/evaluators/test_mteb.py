@@ -7,8 +7,8 @@ import torch
 
 from registry import EVALUATORS
 from registry.errors import CseError, MissingError, UnknownNameError
-from registry.evaluators.mteb_model import MtebModel, randomness_kept
-from registry.evaluators.sts import cosines
+from registry.evaluators.mteb import MtebModel, randomness_kept
+from registry.evaluators.pairs import cosines
 from registry.statistics import correlations
 from tests import mteb_task
 from tests.registry.evaluators.vectors import Fixed, words

@@ -5,8 +5,7 @@ import torch
 
 from registry import EVALUATORS, catalogue
 from registry.errors import CseError, MissingError
-from registry.evaluators.information import mutual_information
-from registry.evaluators.mutual_information import MutualInformation
+from registry.evaluators.mutual_information import MutualInformation, mutual_information
 
 
 class Views:
@@ -16,7 +15,7 @@ class Views:
         self.views = views
         self.asked = []
 
-    def through(self, view, columns, training=False):
+    def encode_view(self, view, columns, training=False):
         self.asked.append((view, {name: list(cells) for name, cells in columns.items()}, training))
         return torch.stack([self.views[view](int(cell)) for cell in columns["text"]])
 
@@ -122,7 +121,7 @@ def test_views_get_every_column_and_no_more_rows_than_asked(tmp_path):
 
 def test_a_data_set_of_the_catalogue():
     class Words(Views):
-        def through(self, view, columns, training=False):
+        def encode_view(self, view, columns, training=False):
             cells = columns["text"]
             assert len(cells) == 8
             return torch.stack([torch.tensor([len(cell), cell.count("e")]).float() for cell in cells])
@@ -177,7 +176,7 @@ def test_parameters_have_bounds():
 
 def test_a_view_that_reads_more_than_there_is_says_where(numbers):
     class Needs(Views):
-        def through(self, view, columns, training=False):
+        def encode_view(self, view, columns, training=False):
             raise MissingError("the view reads column translation, which is not there", "add it to the data")
 
     with pytest.raises(MissingError, match=r"information, .*numbers\.txt/train: the view reads column translation"):

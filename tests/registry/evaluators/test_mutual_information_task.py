@@ -6,7 +6,7 @@ import torch
 from registry import EVALUATORS
 from registry.catalogue import Pair
 from registry.errors import CseError, MissingError
-from registry.evaluators.information import mutual_information
+from registry.evaluators.mutual_information import mutual_information
 from registry.evaluators.mutual_information_task import MutualInformationTask
 from tests.registry.evaluators.points import serve
 
@@ -26,7 +26,7 @@ class Turning:
     def __init__(self):
         self.asked = []
 
-    def through(self, view, columns, training=False):
+    def encode_view(self, view, columns, training=False):
         self.asked.append((view, columns, training))
         radians = torch.tensor([math.radians(ANGLES[cell]) for cell in next(iter(columns.values()))])
         return torch.stack([radians.cos(), radians.sin()], dim=1)
@@ -52,7 +52,7 @@ def test_value_by_hand(pairs):
 def test_equals_the_bound_of_the_pairs_written_out(pairs, size):
     pairs(PAIRS)
     encode = Turning()
-    sides = encode.through("", {"": ["a", "c", "e"]}), encode.through("", {"": ["b", "d", "f"]})
+    sides = encode.encode_view("", {"": ["a", "c", "e"]}), encode.encode_view("", {"": ["b", "d", "f"]})
     found = MutualInformationTask("anchor", mi_n=size)(encode)
     assert found == mutual_information(*sides, size, 0.05)
 
@@ -93,7 +93,7 @@ def test_names_its_data(pairs):
 
 def test_a_view_that_reads_more_than_there_is_says_where(pairs):
     class Needs(Turning):
-        def through(self, view, columns, training=False):
+        def encode_view(self, view, columns, training=False):
             raise MissingError("the view reads column translation, which is not there", "add it to the data")
 
     pairs(PAIRS)

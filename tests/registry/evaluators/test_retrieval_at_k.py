@@ -10,9 +10,8 @@ import torch
 
 from registry import EVALUATORS, catalogue
 from registry.errors import CseError, MissingError, UnknownNameError
-from registry.evaluators import ranking
-from registry.evaluators.ranking import ranks
-from registry.evaluators.retrieval_at_k import RetrievalAtK
+from registry.evaluators import retrieval_at_k
+from registry.evaluators.retrieval_at_k import RetrievalAtK, ranks
 
 ANGLES = {"q1": 0, "q2": 90, "q3": 50, "a": 10, "b": 40, "c": 85, "d": 100, "e": 55}
 
@@ -123,8 +122,8 @@ def made(size, queries, seed):
 @pytest.mark.parametrize("size", [2, 3, 10, 40, 90])
 @pytest.mark.parametrize("blocks", [(1, 1), (3, 7), (1024, 4096)])
 def test_matches_the_definition_written_out(tmp_path, monkeypatch, size, blocks):
-    monkeypatch.setattr(ranking, "ANSWERS", blocks[0])
-    monkeypatch.setattr(ranking, "CANDIDATES", blocks[1])
+    monkeypatch.setattr(retrieval_at_k, "ANSWERS", blocks[0])
+    monkeypatch.setattr(retrieval_at_k, "CANDIDATES", blocks[1])
     for seed in range(5):
         pairs, encode, similarity = made(size, max(2, size // 3), seed)
         if len({second for _, second in pairs}) < 2:
@@ -172,7 +171,7 @@ def test_memory_is_bounded():
     with Watched():
         found = ranks(vectors[:2048], vectors, right, [[] for _ in right])
     assert [each[0] for each in found[:3]] == [each[0] for each in ranks(vectors[:3], vectors, right[:3], [[], [], []])]
-    assert max(seen) <= ranking.ANSWERS * ranking.CANDIDATES
+    assert max(seen) <= retrieval_at_k.ANSWERS * retrieval_at_k.CANDIDATES
 
 
 def test_columns_of_a_data_set():

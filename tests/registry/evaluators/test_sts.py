@@ -8,7 +8,8 @@ import torch
 from registry import EVALUATORS, catalogue
 from registry.catalogue import Pair
 from registry.errors import CseError
-from registry.evaluators.sts import Sts, similarities
+from registry.evaluators.pairs import similarities
+from registry.evaluators.sts import Sts
 from registry.statistics import spearman_interval
 
 ANGLES = {"a": 0, "b": 10, "c": 25, "d": 50, "e": 85, "f": 120}

@@ -6,7 +6,7 @@ import torch
 
 from registry import EVALUATORS, catalogue
 from registry.errors import CseError
-from registry.evaluators.labelled import read_labelled
+from registry.evaluators.protocol import read_labelled
 from registry.evaluators.transfer import Transfer
 from tests import labelled
 

@@ -10,10 +10,22 @@ from typing import Any
 import pytest
 
 from registry.errors import UnknownNameError
-from registry.generators.graded_lexicon import PEOPLE, PERSON_QUALITIES, PLACES, THINGS, TIMES, VERBS
-from registry.generators.graded_meaning import SLOTS, Meaning, Participant, change, draw_meaning, omit, score
-from registry.generators.graded_pairs import KINDS, GradedPairs
-from registry.generators.graded_surface import ENGLISH, GERMAN, english, german
+from registry.generators.graded_meaning import (
+    PEOPLE,
+    PERSON_QUALITIES,
+    PLACES,
+    SLOTS,
+    THINGS,
+    TIMES,
+    VERBS,
+    Meaning,
+    Participant,
+    change,
+    draw_meaning,
+    omit,
+    score,
+)
+from registry.generators.graded_pairs import ENGLISH, GERMAN, KINDS, GradedPairs, english, german
 
 
 def word(table: tuple[Any, ...], german_word: str) -> Any:

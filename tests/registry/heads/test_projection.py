@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from registry import HEADS
 from registry.errors import CseError
 from registry.heads.projection import Projection
-from registry.registries import HEADS
 from registry.testing.materials import WidthOnly
 
 

@@ -4,8 +4,7 @@ from transformers import BertModel
 
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError, MissingError
-from registry.losses.generator import FrozenGenerator
-from registry.losses.replaced_token_detection import ReplacedTokenDetection
+from registry.losses.replaced_token_detection import FrozenGenerator, ReplacedTokenDetection
 from registry.vocabulary import HubVocabulary
 from tests.registry.losses.detecting import ANCHOR, SIZE, encoded, parts, view
 from tests.tiny import tiny_bert, tiny_roberta, with_prediction_head

@@ -6,12 +6,12 @@ import torch
 from torch import nn
 from transformers import AutoModelForMaskedLM
 
+from registry import LOSSES
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError, MissingError
 from registry.losses import masked_language_modelling as module
-from registry.losses.language_model import LanguageHead, load_language_model
-from registry.losses.masked_language_modelling import MaskedLanguageModelling
-from registry.registries import LOSSES
+from registry.losses.masked_language_modelling import LanguageHead, MaskedLanguageModelling
+from registry.models import load_language_model
 from registry.tokens import Encoded, Tokens
 from tests.fakes import FakeEncoder
 from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta, with_prediction_head

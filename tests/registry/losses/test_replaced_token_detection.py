@@ -6,13 +6,12 @@ from transformers import BertModel
 
 from cse_cli.training.checkpoint import load_method_state, method_state
 from cse_cli.training.method import BoundView, Method, Term
+from registry import HEADS, LOSSES
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.losses import replaced_token_detection as module
-from registry.losses.discriminator import Discriminator
-from registry.losses.replaced_token_detection import ReplacedTokenDetection
+from registry.losses.replaced_token_detection import Discriminator, ReplacedTokenDetection
 from registry.masking import Masking
-from registry.registries import HEADS, LOSSES
 from registry.tokens import Encoded, Tokens
 from tests.registry.losses.detecting import ANCHOR, POSITIVE, SIZE, Says, Scores, encoded, parts, view
 from tests.tiny import tiny_bert, with_prediction_head

@@ -1,17 +1,22 @@
-"""What every evaluator keeps: the metrics it announces, finite, the same every time, and traceable data."""
+"""Contracts of components that read or make data: evaluators and generators.
+
+Evaluators: the metrics they announce, finite and the same every time, of data that can be traced. Generators: rows of
+text, the same every time, and a score for every pair.
+"""
 
 from __future__ import annotations
 
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from registry.core import Entry
 from registry.testing.materials import Materials, draw, require
-from registry.types import Evaluator
+from registry.types import Evaluator, Generator
 
 
 def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
@@ -51,6 +56,22 @@ class _Words:
             rows.append(torch.stack([cache[word] for word in words]).sum(dim=0))
         return torch.stack(rows)
 
-    def through(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
+    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
         """Return the vectors of the first column."""
         return self(next(iter(columns.values())))
+
+
+PAIR = {"subset", "score", "sentence1", "sentence2"}
+MANY = 50
+
+
+def check_generator(entry: Entry[Generator], materials: Materials) -> None:
+    """Check the first rows of each split a data set made by a generator has."""
+    for split in ("train", "dev", "test"):
+        first, second = (list(islice(materials.build(entry).rows(split), MANY)) for _ in range(2))
+        require(entry, bool(first) and first == second, f"makes the same rows of '{split}' every time")
+        columns = {frozenset(row) for row in first}
+        require(entry, len(columns) == 1, f"gives every row of '{split}' the same columns")
+        require(entry, "text" in first[0] or set(first[0]) >= PAIR, f"makes texts or scored pairs in '{split}'")
+        cells = [cell for row in first for cell in row.values()]
+        require(entry, all(isinstance(c, str) and "\n" not in c for c in cells), f"makes one-line cells in '{split}'")

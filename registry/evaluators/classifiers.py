@@ -1,0 +1,292 @@
+"""The two linear classifiers of `transfer`, for all folds and L2 weights at once. Registers nothing.
+
+`EarlyStopped` is SentEval's own: a linear layer under Adam that stops early. Every classifier starts from one seed, so
+those with equally many rows start from the same weights and see the same shuffles: they are trained in lockstep, with
+one batched product for all of them and all their L2 weights.
+
+`Logistic` goes to the optimum. It minimises mean cross-entropy + λ/2 ‖(W, b)‖² over its own rows: what SentEval's Adam
+descends, but to the end. All read the same matrix of rows, so one product serves all; a row outside a classifier's own
+weighs nothing in it. With H = X′X over all rows, no Hessian exceeds c·H/n + λI (Böhning 1992; c = 1/4 for two classes,
+1/2 for more). A step of gradient / (c·s/n + λ) in H's eigenbasis therefore never overshoots and needs no line search.
+Nesterov's momentum, set back where it points uphill (O'Donoghue and Candès 2015), makes it fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from registry.evaluators.protocol import Fit, Rows
+
+BATCH = 64
+PASSES = 4
+"""Passes over the rows between two evaluations on those that decide when to stop (`epoch_size`)."""
+TENACITY = 5
+"""Evaluations without a new best that are allowed, in all: the count is never reset."""
+MOST = 200
+"""Passes after which no more begin."""
+HELD = 0.05
+"""Share of the rows that decides when to stop, where no rows are given for it."""
+RATE, DECAY, SQUARE_DECAY, EPSILON = 1e-3, 0.9, 0.999, 1e-8
+"""Adam's, as torch sets them."""
+
+
+class EarlyStopped:
+    """Linear layers trained as SentEval does with `nhid` 0, adam, batches of 64, tenacity 5 and epoch size 4.
+
+    Args:
+        seed: Of the first weights and of every shuffle.
+        together: Fits trained in lockstep, each with all of its L2 weights.
+    """
+
+    def __init__(self, seed: int = 1111, together: int = 20) -> None:
+        self.seed = seed
+        self.together = together
+
+    def __call__(self, features: Tensor, labels: Rows, fits: Sequence[Fit]) -> list[list[float]]:
+        """Return, a list for each of `fits`, the share of its `scored` that each L2 weight gets right."""
+        rows = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+        targets = torch.from_numpy(labels).to(features.device)
+        groups: dict[tuple[int, bool, int], list[int]] = {}
+        for place, fit in enumerate(fits):
+            groups.setdefault((len(fit.train), fit.stop is None, len(fit.l2)), []).append(place)
+        found: dict[int, list[float]] = {}
+        for places in groups.values():
+            for start in range(0, len(places), self.together):
+                part = places[start : start + self.together]
+                training = LockstepAdam(rows, targets, [fits[place] for place in part], self.seed)
+                found |= zip(part, training.shares(), strict=True)
+        return [found[place] for place in range(len(fits))]
+
+
+class LockstepAdam:
+    """Adam for F fits of equal shape, in lockstep; R is the number of L2 weights of each, C that of classes.
+
+    Args:
+        rows: (n, D + 1), the last column ones.
+        targets: (n,) class numbers.
+        fits: With equally many rows, all with or all without rows to stop by, with equally many L2 weights.
+    """
+
+    def __init__(self, rows: Tensor, targets: Tensor, fits: Sequence[Fit], seed: int) -> None:
+        self.rows, self.targets, self.fits = rows, targets, fits
+        self.shuffles = np.random.RandomState(seed)
+        self.train, self.stop = self._split()
+        self.classes = int(targets.max()) + 1
+        self.wanted = torch.nn.functional.one_hot(targets, self.classes).to(rows)
+        first = first_weights(rows.shape[1] - 1, self.classes, seed).to(rows)
+        count = len(fits[0].l2)
+        self.weights = first.repeat(len(fits), 1, count)  # (F, D + 1, R·C)
+        self.decay = rows.new_tensor([fit.l2 for fit in fits]).repeat_interleave(self.classes, dim=1)[:, None]
+        self.moment, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
+        self.steps = 0
+        self.live = list(range(len(fits)))
+        self.best = np.full((len(fits), count), -1.0)
+        self.failures = np.zeros((len(fits), count), dtype=int)
+        self.active = np.ones((len(fits), count), dtype=bool)
+        self.kept = self.weights.clone()
+
+    def _split(self) -> tuple[Tensor, list[Tensor]]:
+        """Return (F, n) rows to train on, and each fit's rows to stop by."""
+        train = torch.from_numpy(np.stack([fit.train for fit in self.fits]))
+        given = [fit.stop for fit in self.fits if fit.stop is not None]
+        stop = [torch.from_numpy(rows) for rows in given]
+        if not stop:
+            order = torch.from_numpy(self.shuffles.permutation(train.shape[1]))
+            held = max(1, int(HELD * len(order)))
+            train, stop = train[:, order[held:]], list(train[:, order[:held]])
+        return train.to(self.rows.device), [rows.to(self.rows.device) for rows in stop]
+
+    def shares(self) -> list[list[float]]:
+        """Train to the end; return the share that each classifier gets right of what its fit has scored."""
+        passes = 0
+        while self.live and passes <= MOST:
+            for _ in range(PASSES):
+                order = torch.from_numpy(self.shuffles.permutation(self.train.shape[1])).to(self.rows.device)
+                for start in range(0, len(order), BATCH):
+                    self._step(self.train[:, order[start : start + BATCH]])
+            passes += PASSES
+            self._keep_best()
+        scored = [torch.from_numpy(fit.scored).to(self.rows.device) for fit in self.fits]
+        return [self._right(self.kept[i], rows).tolist() for i, rows in enumerate(scored)]
+
+    def _step(self, batch: Tensor) -> None:
+        """Take one step of Adam with the (F, b) rows of a batch."""
+        size = batch.shape[1]
+        seen = self.rows[batch]
+        scores = torch.bmm(seen, self.weights).view(*batch.shape, -1, self.classes)
+        errors = scores.softmax(dim=3).sub_(self.wanted[batch].unsqueeze(2)).flatten(2).div_(size)
+        gradient = torch.bmm(seen.mT, errors).addcmul_(self.weights, self.decay)
+        self.steps += 1
+        self.moment.lerp_(gradient, 1 - DECAY)
+        self.square.mul_(SQUARE_DECAY).addcmul_(gradient, gradient, value=1 - SQUARE_DECAY)
+        root = (self.square / (1 - SQUARE_DECAY**self.steps)).sqrt_().add_(EPSILON)
+        self.weights.addcdiv_(self.moment, root, value=-RATE / (1 - DECAY**self.steps))
+
+    def _keep_best(self) -> None:
+        """Keep the weights of a new best; stop what has failed to reach one too often."""
+        for place, fit in enumerate(self.live):
+            shares = self._right(self.weights[place], self.stop[fit]).cpu().numpy()
+            better = self.active[fit] & (shares > self.best[fit])
+            self.best[fit][better] = shares[better]
+            columns = torch.from_numpy(np.repeat(better, self.classes)).to(self.rows.device)
+            self.kept[fit][:, columns] = self.weights[place][:, columns]
+            failed = self.active[fit] & ~better
+            self.active[fit] &= ~(failed & (self.failures[fit] >= TENACITY))
+            self.failures[fit] += failed
+        self._drop()
+
+    def _drop(self) -> None:
+        """Drop the fits all of whose classifiers have stopped."""
+        running = [place for place, fit in enumerate(self.live) if self.active[fit].any()]
+        if len(running) < len(self.live):
+            self.live = [self.live[place] for place in running]
+            self.train, self.weights, self.decay = self.train[running], self.weights[running], self.decay[running]
+            self.moment, self.square = self.moment[running], self.square[running]
+
+    def _right(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Return (R,) shares of `rows` that (D + 1, R·C) weights get right."""
+        guess = (self.rows[rows] @ weights).view(len(rows), -1, self.classes).argmax(dim=2)
+        return guess.eq(self.targets[rows].unsqueeze(1)).double().mean(dim=0)
+
+
+def first_weights(width: int, classes: int, seed: int) -> Tensor:
+    """Return (width + 1, classes): `nn.Linear`'s first weights after `torch.manual_seed(seed)`, the bias last."""
+    generator = torch.Generator().manual_seed(seed)
+    bound = width**-0.5
+    weight = torch.empty(classes, width).uniform_(-bound, bound, generator=generator)
+    bias = torch.empty(classes).uniform_(-bound, bound, generator=generator)
+    return torch.cat([weight.T, bias[None]])
+
+
+AT_ONCE = 2**23
+"""Numbers a matrix of scores may have."""
+CHECK_EVERY = 10
+"""Steps between two checks of which classifiers have converged."""
+
+
+class Logistic:
+    """Linear layers trained to the optimum.
+
+    Args:
+        tolerance: What may be left to gain, in nats: g′Pg, with gradient g and step sizes P.
+        most: Steps after which a classifier is taken as it is.
+    """
+
+    def __init__(self, tolerance: float = 1e-9, most: int = 3000) -> None:
+        self.tolerance = tolerance
+        self.most = most
+
+    def __call__(self, features: Tensor, labels: Rows, fits: Sequence[Fit]) -> list[list[float]]:
+        """Return, a list for each of `fits`, the share of its `scored` that each L2 weight gets right."""
+        problem = Problem.of(features, torch.from_numpy(labels).to(features.device))
+        jobs = [(place, l2) for place, fit in enumerate(fits) for l2 in fit.l2]
+        size = max(1, AT_ONCE // problem.wanted.numel())
+        found: list[list[float]] = [[] for _ in fits]
+        for start in range(0, len(jobs), size):
+            part = jobs[start : start + size]
+            weights = problem.solve([(fits[place].train, l2) for place, l2 in part], self.tolerance, self.most)
+            for number, (place, _) in enumerate(part):
+                found[place].append(problem.right(weights[:, number], fits[place].scored))
+        return found
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The rows in the eigenbasis of their second moments. Two classes need one output, the second's; C need C.
+
+    Args:
+        rows: (n, E), E = D + 1 for the bias, which is penalised as SentEval's is.
+        moments: (E,) eigenvalues of X′X.
+        targets: (n,) class numbers.
+        wanted: (n, O) what the outputs should be.
+    """
+
+    rows: Tensor
+    moments: Tensor
+    targets: Tensor
+    wanted: Tensor
+
+    @staticmethod
+    def of(features: Tensor, targets: Tensor) -> Problem:
+        """Return the problem of telling `targets` (n,) from `features` (n, D)."""
+        padded = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+        moments, basis = torch.linalg.eigh(padded.double().mT @ padded.double())
+        wanted = torch.nn.functional.one_hot(targets).to(features)
+        rows = padded @ basis.to(features)
+        return Problem(
+            rows, moments.clamp(min=0).to(features), targets, wanted[:, 1:] if wanted.shape[1] == 2 else wanted
+        )
+
+    @property
+    def two(self) -> bool:
+        """Whether there are two classes."""
+        return self.wanted.shape[1] == 1
+
+    def solve(self, jobs: Sequence[tuple[Rows, float]], tolerance: float, most: int) -> Tensor:
+        """Return (E, J, O) weights, of each job's rows and L2 weight."""
+        descent = Descent(self, jobs)
+        found, live = torch.zeros_like(descent.weights), torch.arange(len(jobs), device=self.rows.device)
+        for step in range(1, most + 1):
+            left = descent.step()
+            if step % CHECK_EVERY and step < most:
+                continue
+            done = left < tolerance if step < most else torch.ones_like(left, dtype=torch.bool)
+            found[:, live[done]] = descent.weights[:, done]
+            live = live[~done]
+            if not len(live):
+                break
+            descent.keep(~done)
+        return found
+
+    def right(self, weights: Tensor, scored: Rows) -> float:
+        """Return the share of `scored` that (E, O) weights get right."""
+        rows = torch.from_numpy(scored).to(self.rows.device)
+        scores = self.rows[rows] @ weights
+        guess = (scores[:, 0] > 0).long() if self.two else scores.argmax(dim=1)
+        return float((guess == self.targets[rows]).double().mean())
+
+
+class Descent:
+    """Accelerated descent of J classifiers; sizes: weights (E, J, O), shares (n, J), rates (E, J, 1), the rest (J)."""
+
+    def __init__(self, problem: Problem, jobs: Sequence[tuple[Rows, float]]) -> None:
+        self.problem = problem
+        rows = problem.rows
+        shares = np.zeros((len(rows), len(jobs)), dtype=np.float64)
+        for number, (train, _) in enumerate(jobs):
+            shares[train, number] = 1 / len(train)
+        self.shares = torch.from_numpy(shares).to(rows)
+        # Of two outputs with opposite weights ±w/2, λ/2 of both squares is λ/4 of w's.
+        self.l2 = rows.new_tensor([l2 for _, l2 in jobs]) * (0.5 if problem.two else 1)
+        bound = (0.25 if problem.two else 0.5) * problem.moments[:, None] * self.shares.amax(dim=0) + self.l2
+        self.rates = bound.reciprocal()[:, :, None]
+        self.weights = rows.new_zeros(rows.shape[1], len(jobs), problem.wanted.shape[1])
+        self.ahead = self.weights
+        self.age = rows.new_ones(len(jobs))
+
+    def step(self) -> Tensor:
+        """Take one; return (J,) g′Pg of where it was taken from."""
+        rows, flat = self.problem.rows, self.ahead.flatten(1)
+        scores = (rows @ flat).view(len(rows), *self.ahead.shape[1:])
+        guess = scores.sigmoid_() if self.problem.two else scores.softmax(dim=2)
+        errors = guess.sub_(self.problem.wanted[:, None]).mul_(self.shares[:, :, None])
+        gradient = (rows.mT @ errors.flatten(1)).view_as(self.ahead).addcmul_(self.ahead, self.l2[:, None])
+        move = self.rates * gradient
+        weights = self.ahead - move
+        forward = weights - self.weights
+        uphill = (gradient * forward).sum(dim=(0, 2)) > 0
+        age = self.age.masked_fill(uphill, 1)
+        self.age = (1 + (1 + 4 * age * age).sqrt()) / 2
+        self.ahead = weights.addcmul(forward, ((age - 1) / self.age)[:, None])
+        self.weights = weights
+        return gradient.mul_(move).sum(dim=(0, 2))
+
+    def keep(self, which: Tensor) -> None:
+        """Go on with the classifiers that (J,) `which` marks."""
+        self.weights, self.ahead, self.rates = self.weights[:, which], self.ahead[:, which], self.rates[:, which]
+        self.shares, self.l2, self.age = self.shares[:, which], self.l2[which], self.age[which]

@@ -1,0 +1,343 @@
+"""Contracts of the components of a training step: augmenters, encoders, heads, losses and queues.
+
+Augmenters: rows stay rows, shapes fit each other, and the same random state gives the same change. Encoders: widths, no
+influence of padding and of other rows, and evaluation without dropout; one that is fitted when it is scored need not
+take part in training, so only its evaluation is checked. Heads: width, finite values, gradient to input and weights.
+Losses: a finite scalar, gradient into every view, no dependence on the order of rows. Queues: length, detached rows,
+checkpoints, and the same contents on every device.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from registry.core import Entry
+from registry.testing.materials import NOTHING, SENTENCES, Materials, OneStep, WidthOnly, draw, require
+from registry.tokens import Embedded, Encoded, Sample, Tokens
+from registry.types import Augmenter, Encoder, Head, Loss, Negatives, Queue
+
+HOOKS = ("on_text", "on_pieces", "on_tokens", "on_embeddings")
+MAX_LENGTH = 16
+ROWS, TOKENS, DIM = 6, 5, 8
+ENTRIES, QUEUE_LENGTH = 4, 7
+STEP_ROWS = (3, 3, 2, 3, 1)
+"""Rows a step: no divisor of the length, and short batches."""
+
+Views = Mapping[str, Encoded]
+
+
+def check_augmenter(entry: Entry[Augmenter], materials: Materials) -> None:
+    """Check the levels an augmenter acts on and, where a value is given at which it does nothing, that it does so."""
+    acts = any(getattr(entry.cls, hook) is not getattr(Augmenter, hook) for hook in HOOKS)
+    require(entry, acts, f"acts on some level: overrides one of {', '.join(HOOKS)}")
+    first, second = (_perturbed(entry, materials) for _ in range(2))
+    require(entry, first[0] == second[0], "changes text the same way for the same random state")
+    require(entry, len(first[0]) == len(SENTENCES), "keeps one sample a row")
+    for _, embedded in (first, second):
+        _check_augmented_shapes(entry, embedded)
+    require(entry, _same_vectors(first[1], second[1]), "changes vectors the same way for the same random state")
+    values = materials.identity.get(f"{entry.kind}/{entry.name}")
+    if values is not None:
+        texts, embedded = _perturbed(entry, materials, values)
+        vocabulary = materials.encoder.vocabulary
+        tokens = vocabulary.pad(vocabulary.ids(SENTENCES, MAX_LENGTH))
+        plain = Embedded(tokens, materials.encoder.embed(tokens))
+        unchanged = texts == [Sample(text) for text in SENTENCES] and _same_vectors(embedded, plain)
+        require(entry, unchanged, f"changes nothing at {dict(values)}")
+
+
+def _perturbed(
+    entry: Entry[Augmenter], materials: Materials, values: Mapping[str, Any] = NOTHING
+) -> tuple[list[Sample], Embedded]:
+    """Return what becomes of the sentences, and of their tokens and vectors, under a fresh augmenter."""
+    encoder = materials.encoder
+    augmenter: Augmenter = materials.build(entry, values)
+    augmenter.bind(encoder)
+    step = OneStep(torch.zeros(len(SENTENCES), encoder.dim))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        rng = Random(0)
+        texts = augmenter.on_text([Sample(text) for text in SENTENCES], rng)
+        pieces = augmenter.on_pieces(encoder.vocabulary.pieces(texts, MAX_LENGTH), rng)
+        made = replace(encoder.vocabulary.assemble(pieces), side=_side(augmenter))
+        tokens = augmenter.on_tokens(made, step)
+        step.embedded["anchor"] = Embedded(tokens, encoder.embed(tokens).detach())
+        return texts, augmenter.on_embeddings(step.embedded["anchor"], "anchor", step)
+
+
+def _side(augmenter: Augmenter) -> dict[str, Tokens]:
+    """Return the second column an augmenter reads, if it does."""
+    if augmenter.column is None or augmenter.vocabulary is None:
+        return {}
+    other = augmenter.vocabulary.ids([f"{text} {SENTENCES[0]}" for text in reversed(SENTENCES)], MAX_LENGTH)
+    return {augmenter.column: augmenter.vocabulary.pad(other)}
+
+
+def _check_augmented_shapes(entry: Entry[Augmenter], embedded: Embedded) -> None:
+    tokens, vectors = embedded.tokens, embedded.vectors
+    shape = (len(SENTENCES), tokens.length)
+    shapes = {tuple(t.shape) for t in (tokens.ids, tokens.mask, tokens.types, tokens.positions, vectors[..., 0])}
+    require(entry, shapes == {shape}, f"leaves ids, mask, types, positions and vectors (B, L) alike, not {shapes}")
+    require(entry, bool(tokens.mask.any(dim=1).all()), "leaves every sentence a token")
+    require(entry, vectors.dtype == torch.float32 and bool(torch.isfinite(vectors).all()), "leaves vectors finite")
+
+
+def _same_vectors(left: Embedded, right: Embedded) -> bool:
+    """Whether two results are equal where there are tokens."""
+    if not torch.equal(left.tokens.mask, right.tokens.mask):
+        return False
+    real = left.tokens.mask.bool()
+    same_ids = torch.equal(left.tokens.ids[real], right.tokens.ids[real])
+    return same_ids and torch.equal(left.vectors[real], right.vectors[real])
+
+
+def check_encoder(entry: Entry[Encoder], materials: Materials) -> None:
+    """Check shapes, padding, row order, evaluation and, if anything is trained, the gradient."""
+    encoder: Encoder = materials.build(entry)
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(SENTENCES, MAX_LENGTH))
+    if encoder.fits != "never":
+        _check_fit(entry, encoder)
+    else:
+        _check_encoded_shapes(entry, encoder, tokens)
+    _check_represent(entry, encoder, tokens)
+    _check_rows(entry, encoder, tokens)
+
+
+def _check_rows(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
+    encoder.eval()
+    longer = tokens.padded_to(tokens.length + 5)
+    turned = encoder.vocabulary.pad(encoder.vocabulary.ids(SENTENCES[::-1], MAX_LENGTH))
+    ways: dict[str, Callable[[Tokens], Tensor]] = {"represent": encoder.represent}
+    if encoder.fits == "never":
+        ways["sentence"] = lambda given: encoder.encode(given, encoder.embed(given)).sentence
+    for name, of in ways.items():
+        plain = of(tokens)
+        # A fitted encoder stretches narrow directions: what is small is told by its largest number.
+        largest = 1.0 if encoder.fits == "never" else max(1.0, float(plain.detach().abs().max()))
+        near = 1e-5 * largest
+        require(entry, torch.allclose(plain, of(longer), atol=near), f"gives the same `{name}` however much is padded")
+        require(
+            entry, torch.allclose(plain, of(turned).flip(0), atol=near), f"gives the same `{name}` in any row order"
+        )
+
+
+def _check_fit(entry: Entry[Encoder], encoder: Encoder) -> None:
+    encode, before = _EncodeWith(encoder), torch.get_rng_state()
+    encoder.fit(encode, SENTENCES)
+    first = encode(SENTENCES)
+    require(entry, bool(first.isfinite().all()), "represents finite vectors once it is fitted")
+    encoder.fit(encode, SENTENCES)
+    require(entry, torch.equal(first, encode(SENTENCES)), "is fitted to the same sentences in the same way")
+    require(entry, torch.equal(before, torch.get_rng_state()), "leaves the training's random numbers alone")
+
+
+class _EncodeWith:
+    """An `Encode` that runs an encoder, and views not at all."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    def __call__(self, sentences: Sequence[str]) -> Tensor:
+        """Return what `represent` makes of them."""
+        vocabulary = self.encoder.vocabulary
+        return self.encoder.represent(vocabulary.pad(vocabulary.ids(sentences, MAX_LENGTH)))
+
+    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
+        """Return the vectors of the first column."""
+        return self(next(iter(columns.values())))
+
+
+def _check_encoded_shapes(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
+    vectors = encoder.embed(tokens)
+    require(entry, vectors.shape == (*tokens.ids.shape, encoder.width), "embed returns (B, L, width)")
+    encoded = encoder.encode(tokens, vectors)
+    require(entry, encoded.sentence.shape == (tokens.rows, encoder.dim), "encode returns a sentence (B, dim)")
+    require(entry, encoded.hidden.shape[:2] == tokens.ids.shape, "encode returns hidden (B, L, …)")
+    require(entry, encoded.embeddings.shape[:2] == tokens.ids.shape, "encode returns embeddings (B, L, …)")
+    trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
+    if trained:
+        # Squared cosines with a fixed direction: a plain sum is constant behind a layer norm.
+        value = (encoded.sentence @ torch.linspace(-1, 1, encoder.dim)).square().sum()
+        gradients = torch.autograd.grad(value, trained, allow_unused=True) if value.requires_grad else ()
+        require(entry, any(g is not None and bool(g.any()) for g in gradients), "sends gradient to its weights")
+
+
+def _check_represent(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
+    encoder.train()
+    first, second = (encoder.represent(tokens) for _ in range(2))
+    require(entry, torch.equal(first, second), "represents without dropout, in training mode too")
+    require(entry, encoder.training, "is in training mode again after `represent`")
+    require(entry, not first.requires_grad and len(first) == tokens.rows, "represents (B, …) without gradient")
+
+
+def check_head(entry: Entry[Head], materials: Materials) -> None:
+    """Check a head behind the encoder of `materials`, for one view and for two views below each other."""
+    head: Head = materials.build(entry)
+    width = materials.encoder.dim
+    out = head.fit(width, materials.encoder)
+    for groups in ((), (("anchor", ROWS // 2), ("positive", ROWS // 2))):
+        pooled = draw(1, ROWS, width).requires_grad_()
+        made = head(pooled, groups)
+        require(entry, made.shape == (ROWS, out), "returns (B, the width that `fit` announces)")
+        require(entry, bool(torch.isfinite(made).all()), "returns finite values")
+        trained = [p for p in head.parameters() if p.requires_grad]
+        found = torch.autograd.grad((made @ torch.linspace(-1, 1, out)).square().sum(), [pooled, *trained])
+        require(entry, all(bool(g.isfinite().all()) and bool(g.any()) for g in found[:1]), "sends gradient through")
+        require(entry, all(bool(g.isfinite().all()) for g in found), "has finite gradients")
+    _check_head_evaluation(entry, head, width)
+
+
+def _check_head_evaluation(entry: Entry[Head], head: Head, width: int) -> None:
+    head.eval()
+    pooled = draw(2, ROWS, width)
+    require(entry, torch.equal(head(pooled, ()), head(pooled, ())), "draws nothing in eval mode")
+    dense = head.dense()
+    if dense is not None:
+        weight, bias, activation = dense
+        plain = pooled @ weight.T + bias
+        same = torch.allclose(plain.tanh() if activation == "Tanh" else plain, head(pooled, ()), atol=1e-6)
+        require(entry, same, "computes what `dense` says")
+
+
+def check_loss(entry: Entry[Loss], materials: Materials) -> None:
+    """Check a loss with and without a queue, with and without its optional inputs."""
+    loss = materials.build(entry)
+    dim = materials.encoder.dim if entry.references else DIM
+    required = [i.name for i in entry.inputs if i.kind != "negatives" and not i.optional]
+    optional = [i.name for i in entry.inputs if i.kind != "negatives" and i.optional]
+    for names in {tuple(required), (*required, *optional)}:
+        views = {name: _view(seed, dim) for seed, name in enumerate(names)}
+        for entries in (0, ENTRIES):
+            _check_value(entry, loss, views, _negatives(entries, dim))
+        collapsed = {name: replace(view, sentence=torch.ones(ROWS, dim)) for name, view in views.items()}
+        _check_value(entry, loss, collapsed, _negatives(0, dim), reach=False)
+
+
+def _check_value(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negatives, reach: bool = True) -> None:
+    leaves = {name: _leaves(view) for name, view in views.items()}
+    value = _call(entry, loss, leaves, negatives)
+    what = f"with {', '.join(views)} and {len(negatives.vectors)} queue entries"
+    require(entry, value.shape == () and bool(torch.isfinite(value)), f"returns a finite scalar {what}")
+    tensors = [t for view in leaves.values() for t in (view.sentence, view.embeddings, view.hidden)]
+    found = torch.autograd.grad(value, tensors, allow_unused=True)
+    gradients = [torch.zeros(1) if g is None else g for g in found]
+    require(entry, all(bool(torch.isfinite(g).all()) for g in gradients), f"has finite gradients {what}")
+    for index, name in enumerate(leaves):
+        reached = any(bool(g.any()) for g in gradients[3 * index : 3 * index + 3])
+        if name in loss.steering:
+            require(entry, not reached, f"sends no gradient into '{name}', which only steers, {what}")
+        else:
+            require(entry, reached or not reach, f"sends gradient into '{name}' {what}")
+    loss.eval()
+    permuted = {name: _rows(view, [3, 0, 5, 1, 4, 2]) for name, view in leaves.items()}
+    here, there = (_call(entry, loss, chosen, negatives) for chosen in (leaves, permuted))
+    loss.train()
+    require(entry, torch.allclose(here, there, rtol=1e-4, atol=1e-5), f"does not depend on the order of rows {what}")
+
+
+def _call(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negatives) -> Tensor:
+    given: dict[str, Any] = {}
+    for wanted in entry.inputs:
+        if wanted.kind == "negatives":
+            given[wanted.name] = negatives
+        elif wanted.name in views:
+            given[wanted.name] = views[wanted.name] if wanted.kind == "encoded" else views[wanted.name].sentence
+    value: Tensor = loss(**given)
+    return value
+
+
+def _view(seed: int, dim: int) -> Encoded:
+    mask = torch.ones(ROWS, TOKENS, dtype=torch.int64)
+    mask[1, 3:] = 0
+    positions = torch.arange(TOKENS).expand(ROWS, TOKENS)
+    ids = 5 + draw(seed, ROWS, TOKENS).abs().long()
+    hidden = (positions == 2) & (mask == 1)  # as an augmenter hides tokens
+    targets = torch.where(hidden, 6, -100)
+    tokens = Tokens(ids, mask, torch.zeros_like(mask), positions, targets=targets)
+    vectors = draw(seed + 100, ROWS, TOKENS, dim)
+    return Encoded(draw(seed + 200, ROWS, dim), vectors, vectors + draw(seed + 300, ROWS, TOKENS, dim), tokens)
+
+
+def _leaves(view: Encoded) -> Encoded:
+    sentence, embeddings, hidden = (t.clone().requires_grad_() for t in (view.sentence, view.embeddings, view.hidden))
+    return Encoded(sentence, embeddings, hidden, view.tokens)
+
+
+def _rows(view: Encoded, order: list[int]) -> Encoded:
+    t = view.tokens
+    targets = None if t.targets is None else t.targets[order]
+    tokens = replace(
+        t, ids=t.ids[order], mask=t.mask[order], types=t.types[order], positions=t.positions[order], targets=targets
+    )
+    return Encoded(view.sentence[order], view.embeddings[order], view.hidden[order], tokens)
+
+
+def _negatives(entries: int, dim: int) -> Negatives:
+    weights = torch.linspace(0.5, 1.0, entries)
+    weights[:1] = 0.0  # an entry that is switched off
+    return Negatives(torch.nn.functional.normalize(draw(7, entries, dim), dim=-1), weights.log())
+
+
+def check_queue(entry: Entry[Queue], materials: Materials) -> None:
+    """Check a queue while it fills, when it overflows, and across a checkpoint."""
+    short = {"length": QUEUE_LENGTH} if "length" in entry.parameters.model_fields else {}
+    queue, twin = (_bound(entry, materials, seed, short) for seed in (0, 1))
+    _check_served(entry, queue.negatives(), short)
+    for step, size in enumerate(STEP_ROWS):
+        for each in (queue, twin):
+            each.observe(_queue_step(step, size))
+        before = queue.negatives()
+        copied = before.vectors.clone()
+        for each in (queue, twin):
+            each.after_step(_queue_step(step, size))
+        require(entry, torch.equal(before.vectors, copied), "leaves alone what it served: the step's graph holds it")
+        _check_served(entry, queue.negatives(), short)
+        require(entry, len(queue.negatives().vectors) > 0, "serves what it has before it is full")
+    require(entry, _same_entries(queue, twin), "holds the same whatever the global random state: devices must agree")
+    _check_checkpoint(entry, queue, _bound(entry, materials, 2, short))
+
+
+def _bound(entry: Entry[Queue], materials: Materials, seed: int, values: dict[str, Any]) -> Queue:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        queue: Queue = materials.build(entry, values)
+        queue.bind(WidthOnly(DIM))
+    return queue
+
+
+def _check_served(entry: Entry[Queue], held: Negatives, values: dict[str, Any]) -> None:
+    count = len(held.vectors)
+    require(entry, held.vectors.shape == (count, DIM), "serves vectors (K, D), D the encoder's")
+    require(entry, held.log_weights.shape == (count,), "serves one log-weight an entry")
+    require(entry, count <= values.get("length", count), "never holds more than `length`")
+    detached = not held.vectors.requires_grad and not held.log_weights.requires_grad
+    require(entry, detached, "serves detached entries")
+    weights = held.log_weights
+    valid = bool(torch.isfinite(held.vectors).all()) and not bool((weights.isnan() | (weights == torch.inf)).any())
+    require(entry, valid, "serves finite vectors, and log-weights that are finite or −inf")
+
+
+def _check_checkpoint(entry: Entry[Queue], queue: Queue, fresh: Queue) -> None:
+    """Check that what is kept survives; a queue without `length` keeps nothing and makes its entries each step."""
+    fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
+    require(entry, queue.length is None or _same_entries(queue, fresh), "survives state_dict")
+    for each in (queue, fresh):
+        each.observe(_queue_step(50, 2))
+        each.after_step(_queue_step(50, 2))
+    require(entry, _same_entries(queue, fresh), "goes on from a checkpoint as if there had been none")
+
+
+def _queue_step(index: int, rows: int) -> OneStep:
+    return OneStep(draw(index, rows, DIM).requires_grad_(), index)
+
+
+def _same_entries(left: Queue, right: Queue) -> bool:
+    a, b = left.negatives(), right.negatives()
+    return torch.equal(a.vectors, b.vectors) and torch.equal(a.log_weights, b.log_weights)
