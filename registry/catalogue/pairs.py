@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from registry.catalogue.entries import PAIR_COLUMNS, entry
-from registry.catalogue.find import data_folder, locate, own_file
+from registry.catalogue.find import data_folder, locate, own_file, require_own_file
 from registry.catalogue.readers import FORMATS, Column, File, Rows, Table, names_a_file, shown
 from registry.catalogue.sources import Record
-from registry.errors import CseError, MissingError, suggestion
+from registry.errors import CseError, suggestion
 
 if TYPE_CHECKING:
     import datasets
@@ -173,14 +173,11 @@ def _own_file(file: str) -> Table:
                 f"name it {', '.join(FORMATS[1:4])} (plain or .gz) or .parquet, as it is written",
             )
         return File(found)
-    folder, wanted = data_folder(), Path(file).expanduser()
-    looked = "" if wanted.is_absolute() else " here" if folder is None else f" here or below CSE_DATA ({folder})"
-    near = [place / wanted.parent for place in (Path(), folder) if place is not None]
+    folder, path = data_folder(), Path(file).expanduser()
+    near = [place / path.parent for place in (Path(), folder) if place is not None]
     names = [each.name for place in near if place.is_dir() for each in place.iterdir() if each.is_file()]
-    raise MissingError(
-        f"no pair file at {file}{looked}.{suggestion(wanted.name, names)}",
-        "give `file` a path that exists; a relative one counts from the current folder, then from $CSE_DATA",
-    )
+    action = "give `file` a path that exists; a relative one counts from the current folder, then from $CSE_DATA"
+    return File(require_own_file(file, "pair file", action, f".{suggestion(path.name, names)}"))
 
 
 def _demand_different(columns: Sequence[Column]) -> None:
