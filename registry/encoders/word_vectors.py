@@ -90,7 +90,7 @@ class WordVectors(WordAverage):
     """Average the vectors of a sentence's known words.
 
     s = Σₜ vₜ / n over the n words that the file knows; 0 where it knows none. There are no special tokens and no
-    dropout. How a sentence is cut into words is told in methods/glove.md.
+    dropout. How a sentence is cut into words is described in methods/glove.md.
 
     Shapes: ids (B, L) → (B, L, D) → (B, D).
 

@@ -84,7 +84,7 @@ class MutualInformation(MutualInformationBound):
         **bound: Any,
     ) -> None:
         super().__init__(**bound)
-        catalogue.demand_one("mutual_information", dataset, file)
+        catalogue.require_one("mutual_information", dataset, file)
         if first == second:
             raise CseError(
                 f"mutual_information: first and second are both the view '{first}', whose draws are the same every "
