@@ -129,7 +129,7 @@ def locate(model: str, *, force: bool = False) -> Path:
     others = [name for name in (*local_names(), *_spellings()) if name != model]
     hint = suggestion(model, others) if known(model) is None else ""
     repair = f"cse data download --force {model}"
-    return hub.fetch(_repositories(model)[0], wanted_files, force=force, complete=complete, hint=hint, repair=repair)
+    return hub.fetch(_repositories(model)[0], needed_files, force=force, complete=complete, hint=hint, repair=repair)
 
 
 def find(model: str) -> Path | None:
@@ -140,7 +140,7 @@ def find(model: str) -> Path | None:
     """
     if (folder := _directory(model)) is not None:
         return folder
-    found = (hub.cached(repository, wanted_files, complete=complete) for repository in _repositories(model))
+    found = (hub.cached(repository, needed_files, complete=complete) for repository in _repositories(model))
     return next((folder for folder in found if folder is not None), None)
 
 
@@ -165,14 +165,14 @@ def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
         return ModelState(model, repository, path, 0, licence)
     assert repository is not None
     if ask_hub or hub.listed(repository):
-        lacking = hub.missing_files(repository, wanted_files)
+        lacking = hub.missing_files(repository, needed_files)
         return ModelState(
             model, repository, None, sum(file.size for file in lacking), licence, tuple(file.name for file in lacking)
         )
     return ModelState(model, repository, None, None if about is None else about.bytes, licence)
 
 
-def wanted_files(names: Sequence[str]) -> list[str]:
+def needed_files(names: Sequence[str]) -> list[str]:
     """Return which files of a repository are fetched: settings, vocabulary, and weights for PyTorch in one format."""
     modules = {name.partition("/")[0] for name in names if name.count("/") == 1}
     folders = ["", *(f"{folder}/" for folder in sorted(modules) if _MODULE.fullmatch(folder))]
@@ -330,7 +330,7 @@ def load_tokenizer(model: str) -> Any:
 
 
 def _config_for(model: str, path: Path) -> dict[str, Any]:
-    """The configuration, where the tokenizer's class could not be told from the files beside it."""
+    """The configuration, where the files beside the tokenizer do not name its class."""
     about = known(model)
     odd = about is not None and about.model_type is not None and not (path / "tokenizer_config.json").is_file()
     return {"config": load_config(model)} if odd else {}

@@ -116,20 +116,20 @@ def answers_like_a_hub(repository: Repository) -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MissingError(
-            f"{repository.noun} {repository.id!r}: what answers at {repository.page} is no model hub",
+            f"{repository.noun} {repository.id!r}: what answers at {repository.page} is not a model hub",
             "check HF_ENDPOINT, the proxy, and whether this network wants a login first",
         ) from error
 
 
 def check_name(repository: Repository, hint: str) -> None:
-    """Refuse what can be no name of a repository.
+    """Refuse what cannot be the name of a repository.
 
     Raises:
         UnknownNameError: It cannot.
     """
     name = repository.id
     if not _NAME.fullmatch(name) or "--" in name or ".." in name or name.endswith((".", "-", ".git")):
-        raise UnknownNameError(f"{name!r} is no {repository.noun} name.{hint}", _ways_out(repository))
+        raise UnknownNameError(f"{name!r} is not a {repository.noun} name.{hint}", _alternatives(repository))
 
 
 def explain(repository: Repository, error: TransferError, hint: str) -> CseError:
@@ -148,7 +148,7 @@ def explain(repository: Repository, error: TransferError, hint: str) -> CseError
     if error.code == "RepoNotFound" or error.status == 401:
         return UnknownNameError(
             f"the hub has no {what}, or it is private.{hint}",
-            f"`hf auth login` if it is yours, else {_ways_out(repository)}",
+            f"`hf auth login` if it is yours, else {_alternatives(repository)}",
         )
     file = error.label.removeprefix(f"{repository.id}/")
     part = f", file {file}," if file != error.label else ""
@@ -167,9 +167,9 @@ def explain(repository: Repository, error: TransferError, hint: str) -> CseError
     if others := _other_commits(repository):
         return MissingError(
             f"{message} The cache has it at another commit than {repository.revision}.",
-            f"name that one, `{repository.id}@{others[0]}`, or {_ways_out(repository)}",
+            f"name that one, `{repository.id}@{others[0]}`, or {_alternatives(repository)}",
         )
-    return MissingError(message, _ways_out(repository))
+    return MissingError(message, _alternatives(repository))
 
 
 def _other_commits(repository: Repository) -> list[str]:
@@ -188,7 +188,7 @@ def no_such_files(repository: Repository, names: Sequence[str], patterns: Patter
     )
 
 
-def _ways_out(repository: Repository) -> str:
+def _alternatives(repository: Repository) -> str:
     asked = f" --revision {repository.revision}" if COMMIT.fullmatch(repository.revision) else ""
     if repository.kind == "dataset":
         asked += " --repo-type dataset"

@@ -150,7 +150,7 @@ def _reference(cls: type, name: str, hint: Any) -> tuple[Any, str]:
         return str, "encoder"
     if any(isinstance(mark, NamesAView) for mark in getattr(hint, "__metadata__", ())):
         return hint, "view"
-    if _names_a_view(hint):  # inside a union or a list nobody would check that the view exists
+    if _names_a_view(hint):  # inside a union or a list it would not be checked that the view exists
         raise RegistrationError(f"{owner(cls)}: '{name}' must be annotated ViewName itself, not {hint}")
     return hint, ""
 

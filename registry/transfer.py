@@ -47,7 +47,7 @@ SECOND_PATIENCE = 3.0
 
 _RETRIED = (408, 429, 500, 502, 503, 504)
 _BLOCK = 1 << 18
-_TELL_EVERY = 0.1
+_REPORT_EVERY = 0.1
 
 _silent_hosts: set[str] = set()
 
@@ -85,7 +85,7 @@ _reporter: Reporter | None = None
 
 @contextmanager
 def reporting(reporter: Reporter) -> Iterator[None]:
-    """Tell `reporter` of every transfer of this process, at most ten times a second, from whichever thread."""
+    """Report every transfer of this process to `reporter`, at most ten times a second, from whichever thread."""
     global _reporter
     previous, _reporter = _reporter, reporter
     try:
@@ -94,7 +94,7 @@ def reporting(reporter: Reporter) -> Iterator[None]:
         _reporter = previous
 
 
-def _tell(label: str, done: int, total: int | None, note: str = "") -> None:
+def _report(label: str, done: int, total: int | None, note: str = "") -> None:
     if _reporter is not None:
         _reporter(label, done, total, note)
 
@@ -107,22 +107,22 @@ class _Retries:
 
     def __init__(self, label: str, url: str) -> None:
         self.label, self.host, self.failures = label, url.partition("://")[2].partition("/")[0], 0
-        self.began = self.heard = time.monotonic()
+        self.began = self.last_answer = time.monotonic()
         self.tries, self.limit = (1, SECOND_PATIENCE) if self.host in _silent_hosts else (TRIES, READ_TIMEOUT)
 
     def answered(self) -> None:
-        """The server said something, be it a refusal."""
-        self.heard = time.monotonic()
+        """The server answered, perhaps with a refusal."""
+        self.last_answer = time.monotonic()
         self.tries, self.limit = TRIES, READ_TIMEOUT
         _silent_hosts.discard(self.host)
 
     def advanced(self) -> None:
-        """Bytes came: what failed before counts no more."""
-        self.failures, self.heard = 0, time.monotonic()
+        """Bytes came: earlier failures no longer count."""
+        self.failures, self.last_answer = 0, time.monotonic()
 
     def patience(self) -> float:
         """Return how many seconds the next try may be silent."""
-        return max(0.05, min(self.limit, self.heard + SILENCE - time.monotonic()))
+        return max(0.05, min(self.limit, self.last_answer + SILENCE - time.monotonic()))
 
     def pause(self, error: TransferError, wanted: float | None, done: int, total: int | None) -> None:
         """Wait before the next try; raise where there is none.
@@ -130,15 +130,15 @@ class _Retries:
         Args:
             error: Why the last try failed.
             wanted: Seconds that the server asked for.
-            done: Bytes that are there, for whoever watches.
+            done: Bytes that are there, for progress reports.
             total: Bytes of the whole file, if known.
         """
         self.failures += 1
         # Full jitter: many processes that were refused together do not come back together.
         seconds = random.uniform(0, FIRST_PAUSE * 2 ** (self.failures - 1)) if wanted is None else wanted
-        silent = time.monotonic() + (0 if wanted else seconds) - self.heard
+        silent = time.monotonic() + (0 if wanted else seconds) - self.last_answer
         if self.failures >= self.tries or silent >= SILENCE or seconds > LONGEST_PAUSE:
-            if self.heard == self.began:
+            if self.last_answer == self.began:
                 _silent_hosts.add(self.host)
             asked = f"; it says to retry after {seconds:.0f} s" if seconds > LONGEST_PAUSE else ""
             tries = "1 try" if self.failures == 1 else f"{self.failures} tries"
@@ -148,10 +148,10 @@ class _Retries:
                 status=error.status,
                 code=error.code,
             ) from error
-        _tell(self.label, done, total, f"waiting {seconds:.1f} s: {error.reason}")
+        _report(self.label, done, total, f"waiting {seconds:.1f} s: {error.reason}")
         time.sleep(seconds)
         if wanted is not None:
-            self.heard = time.monotonic()
+            self.last_answer = time.monotonic()
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
@@ -195,7 +195,7 @@ def get(url: str, *, headers: Mapping[str, str] | None = None, label: str = "") 
 
 
 def answers(url: str, seconds: float) -> bool:
-    """Whether anything comes back from an address in time, be it a refusal; tried once."""
+    """Whether an address answers in time, even with a refusal; tried once."""
     import httpx2
 
     try:
@@ -219,7 +219,7 @@ def _open(url: str, headers: Mapping[str, str], seconds: float) -> httpx2.Respon
     def send() -> None:
         try:
             response = client.send(request, stream=True, follow_redirects=True)
-        except Exception as error:  # handed over to the thread that waits
+        except Exception as error:  # raised by the waiting thread
             outcome.append(error)
         else:
             outcome.append(response)
@@ -319,7 +319,7 @@ def _held(lock: Any, label: str) -> Iterator[None]:
     try:
         lock.acquire(timeout=0.2)
     except Timeout:
-        _tell(label, 0, None, "another process is fetching it")
+        _report(label, 0, None, "another process is fetching it")
         lock.acquire()
     try:
         yield
@@ -360,7 +360,7 @@ class Download:
         self.label = self.label or self.target.name
         self._part = self.target.with_name(self.target.name + ".part")
         self._furthest = 0  # bytes: a server that sends the same beginning again and again gets no further
-        self._told = 0.0
+        self._reported = 0.0
 
     def run(self) -> None:
         """Fetch the file, unless it is there by the time this process may.
@@ -385,7 +385,7 @@ class Download:
 
     def _fetch(self) -> None:
         if self.sha256 is None and self.git_sha1 is None:
-            self._part.unlink(missing_ok=True)  # nothing would tell whether an old part belongs to the same file
+            self._part.unlink(missing_ok=True)  # an old part may belong to another file
         for last in (False, True):
             self._fill()
             wrong = faults(self._part, self.size, self.sha256, self.git_sha1)
@@ -395,7 +395,7 @@ class Download:
             self._part.unlink()
             self._furthest = 0
             if not last:
-                _tell(self.label, 0, self.size, f"wrong bytes, fetched anew: {wrong}")
+                _report(self.label, 0, self.size, f"wrong bytes, fetched anew: {wrong}")
         error = TransferError(self.label, f"twice with wrong bytes: {wrong}")
         error.next_action = f"try again later: {self.repair}" if self.repair else "try again later, or another source"
         raise error
@@ -456,11 +456,11 @@ class Download:
                     self._furthest = done
                     retries.advanced()
                 if self.size is not None and done > self.size:
-                    return  # longer than announced: the checks name it
-                if (now := time.monotonic()) - self._told > _TELL_EVERY:
-                    self._told = now
-                    _tell(self.label, done, self.size)
-        _tell(self.label, done, self.size)
+                    return  # longer than announced: the checks report it
+                if (now := time.monotonic()) - self._reported > _REPORT_EVERY:
+                    self._reported = now
+                    _report(self.label, done, self.size)
+        _report(self.label, done, self.size)
 
     def _check_room(self, response: httpx2.Response, done: int) -> None:
         length = response.headers.get("Content-Length", "")

@@ -130,7 +130,7 @@ class Negatives:
 
 
 class Step(Protocol):
-    """What one training step tells its components."""
+    """What a training step gives its components."""
 
     index: int
     """Steps done before this one: 0 at the first."""
@@ -163,7 +163,7 @@ class Component:
     """Whether a module's weights belong in checkpoints; False for frozen parts that are loaded by name."""
 
     def bind(self, encoder: Encoder) -> None:
-        """See, once, the encoder of the view an augmenter or a queue works on.
+        """Receive, once, the encoder of the view that an augmenter or a queue works on.
 
         Raises:
             CseError: The two do not fit, for example because their widths differ.
@@ -177,7 +177,7 @@ class Component:
         return {}
 
     def notices(self) -> list[str]:
-        """Return what the user should be told, each sentence once."""
+        """Return warnings for the user, each once."""
         return []
 
 
@@ -272,7 +272,7 @@ class Encoder(Component, nn.Module):
         return {}
 
     def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:
-        """Hear, once, what training will ask of `encode`, so that no more is computed.
+        """Note, once, what training reads from `encode`, so that no more is computed.
 
         Args:
             hidden_read: Whether a loss reads `Encoded.hidden`; else it may hold the first token alone, (B, 1, D).
@@ -336,7 +336,7 @@ class Queue(Component, nn.Module):
     """Most entries kept over steps; None where nothing is kept."""
 
     def observe(self, step: Step) -> None:
-        """See the step's encoded views before the losses are computed."""
+        """Read the step's encoded views before the losses are computed."""
 
     def negatives(self) -> Negatives:
         """Return the filled part, detached."""
@@ -356,7 +356,7 @@ class Evaluator(Component):
 
     @classmethod
     def parameters_for(cls, name: str) -> dict[str, Any] | None:  # noqa: ARG003 - the hook's form
-        """Return the parameters with which it scores what a user calls `name`; None where that is not its business.
+        """Return the parameters with which it scores what a user calls `name`; None if it does not score that.
 
         Raises:
             CseError: It is, but cannot be scored so.

@@ -11,7 +11,7 @@ from typing import Any
 
 from registry.catalogue import Column, File
 from registry.catalogue.find import data_folder
-from registry.catalogue.sources import demand_columns
+from registry.catalogue.sources import require_columns
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 
 ROWS = 8192
@@ -104,7 +104,7 @@ class TextFiles:
         Raises:
             UnknownNameError: They lack one.
         """
-        demand_columns(str(self.paths[0]), self.columns, wanted)
+        require_columns(str(self.paths[0]), self.columns, wanted)
         return replace(self, columns={name: self.columns[name] for name in wanted})
 
     def tables(self) -> Iterator[Any]:

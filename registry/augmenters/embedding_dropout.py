@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import AUGMENTERS
-from registry.augmenters.places import choose, share
+from registry.augmenters.positions import choose, share
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step, Tune
 

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 
 from registry import AUGMENTERS
-from registry.augmenters.places import choose, share
+from registry.augmenters.positions import choose, share
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step, Tune
 

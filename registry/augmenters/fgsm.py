@@ -73,7 +73,7 @@ class Fgsm(Augmenter, nn.Module):
 
     def after_step(self, step: Step) -> None:
         """Keep the gradient of the vectors that "stale" goes by; check once what ε changes in this precision."""
-        # The lists also hold what passed through in a probe, which is no step of the training.
+        # The lists also hold vectors of probes, which are not training steps.
         for seen, vectors in self._sources:
             if seen is step:
                 gradient = torch.zeros_like(vectors) if vectors.grad is None else vectors.grad

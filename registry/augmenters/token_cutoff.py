@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from registry import AUGMENTERS
-from registry.augmenters.places import Scope, choose, places, share
+from registry.augmenters.positions import Scope, choose, in_scope, share
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step, Tune
 
@@ -46,6 +46,6 @@ class TokenCutoff(Augmenter):
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:  # noqa: ARG002 - the hook's form
         """Return the vectors with some places zero."""
-        candidates = places(embedded.tokens, self.scope)
+        candidates = in_scope(embedded.tokens, self.scope)
         cut = choose(candidates, share(candidates.sum(1), self.rate, self.at_least))
         return Embedded(embedded.tokens, embedded.vectors.masked_fill(cut.unsqueeze(-1), 0.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from registry import AUGMENTERS
-from registry.augmenters.places import Scope, places, shuffled
+from registry.augmenters.positions import Scope, in_scope, shuffled
 from registry.tokens import Tokens
 from registry.types import Augmenter, Step
 
@@ -32,7 +32,7 @@ class TokenShuffle(Augmenter):
 
     def on_tokens(self, tokens: Tokens, step: Step) -> Tokens:  # noqa: ARG002 - the hook's form
         """Return the tokens with their positions permuted."""
-        candidates = places(tokens, self.scope)
+        candidates = in_scope(tokens, self.scope)
         # Both orders list the candidates first and the rest as it stands: the first in place order, the second mixed.
         into = (~candidates).long().argsort(dim=1, stable=True)
         taken = tokens.positions.gather(1, shuffled(candidates))

@@ -292,6 +292,25 @@ def own_file(file: str) -> Path | None:
     return next((place.absolute() for place in places if place.is_file()), None)
 
 
+def require_own_file(file: str, what: str, action: str, hint: str = "") -> Path:
+    """Return a file of the user's own, as `own_file` does.
+
+    Args:
+        file: Path as written.
+        what: What it holds, for the message.
+        action: How to get it.
+        hint: End of the message: similar names.
+
+    Raises:
+        MissingError: It is nowhere.
+    """
+    if (found := own_file(file)) is not None:
+        return found
+    folder = data_folder()
+    searched = " here" if folder is None else f" here or below CSE_DATA ({folder})"
+    raise MissingError(f"no {what} at {file}{'' if Path(file).expanduser().is_absolute() else searched}{hint}", action)
+
+
 def _missing(about: DatasetEntry, split: str, refused: Sequence[str]) -> MissingError:
     path = about.split(split).path
     folder = data_folder()

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from registry.catalogue.entries import PAIR_COLUMNS, entry
-from registry.catalogue.find import data_folder, locate, own_file
+from registry.catalogue.find import data_folder, locate, own_file, require_own_file
 from registry.catalogue.readers import FORMATS, Column, File, Rows, Table, names_a_file, shown
 from registry.catalogue.sources import Record
-from registry.errors import CseError, MissingError, suggestion
+from registry.errors import CseError, suggestion
 
 if TYPE_CHECKING:
     import datasets
@@ -118,9 +118,9 @@ class PairFile:
         subsets: dict[str, list[float]] = {}
         for pair in pairs:
             subsets.setdefault(pair.subset, []).append(pair.score)
-        _demand_ranks(next(iter(places.values())), [pair.score for pair in pairs])
+        _require_ranks(next(iter(places.values())), [pair.score for pair in pairs])
         for name, scores in subsets.items():
-            _demand_ranks(f"{places[name]}: subset {name!r}", scores)
+            _require_ranks(f"{places[name]}: subset {name!r}", scores)
         return pairs
 
     def fingerprints(self, split: str) -> dict[str, str]:
@@ -132,21 +132,21 @@ class PairFile:
     def _read(self) -> tuple[list[Pair], dict[str, str]]:
         """Return the pairs, and where each subset begins."""
         columns = [column for column in (self.first, self.second, self.score, self.subset) if column is not None]
-        _demand_different(columns)
+        _require_different(columns)
         table = _hub_rows(self.file, self.split) if self.file.startswith(HUB) else _own_file(self.file)
         pairs: list[Pair] = []
         places: dict[str, str] = {}
         for record in (Record(table, *row) for row in table.read(columns)):
             named = "" if self.subset is None else _sentence(record, self.subset, record.cells[-1])
             pairs.append(_pair(record, columns[: 2 + (self.score is not None)], named))
-            places.setdefault(named, record.place)
+            places.setdefault(named, record.location)
         if not pairs:
-            where = table.where if table.place(1).endswith("row 1") else table.place(1)
+            where = table.where if table.location(1).endswith("row 1") else table.location(1)
             raise CseError(f"{where}: the file has no pairs", "put one pair in each row")
         return pairs, places
 
 
-def demand_one(owner: str, dataset: str | None, file: str | None) -> None:
+def require_one(owner: str, dataset: str | None, file: str | None) -> None:
     """Refuse neither and both.
 
     Raises:
@@ -173,17 +173,14 @@ def _own_file(file: str) -> Table:
                 f"name it {', '.join(FORMATS[1:4])} (plain or .gz) or .parquet, as it is written",
             )
         return File(found)
-    folder, wanted = data_folder(), Path(file).expanduser()
-    looked = "" if wanted.is_absolute() else " here" if folder is None else f" here or below CSE_DATA ({folder})"
-    near = [place / wanted.parent for place in (Path(), folder) if place is not None]
+    folder, path = data_folder(), Path(file).expanduser()
+    near = [place / path.parent for place in (Path(), folder) if place is not None]
     names = [each.name for place in near if place.is_dir() for each in place.iterdir() if each.is_file()]
-    raise MissingError(
-        f"no pair file at {file}{looked}.{suggestion(wanted.name, names)}",
-        "give `file` a path that exists; a relative one counts from the current folder, then from $CSE_DATA",
-    )
+    action = "give `file` a path that exists; a relative one counts from the current folder, then from $CSE_DATA"
+    return File(require_own_file(file, "pair file", action, f".{suggestion(path.name, names)}"))
 
 
-def _demand_different(columns: Sequence[Column]) -> None:
+def _require_different(columns: Sequence[Column]) -> None:
     """Refuse one column in two places: its sentences would be compared with themselves."""
     for place, column in enumerate(columns):
         for other in columns[:place]:
@@ -192,7 +189,7 @@ def _demand_different(columns: Sequence[Column]) -> None:
                 raise CseError(both, "name a column of its own for each")
 
 
-def _demand_ranks(where: str, scores: Sequence[float]) -> None:
+def _require_ranks(where: str, scores: Sequence[float]) -> None:
     if len(scores) == 1:
         raise CseError(f"{where}: the only pair: a correlation needs two", "add pairs with other scores")
     if min(scores) == max(scores):
@@ -212,10 +209,10 @@ def _sentence(record: Record, column: Column, cell: object) -> str:
     elif not cell.strip():
         wrong = "is empty"
     elif not cell.isascii() and any("\ud800" <= character <= "\udfff" for character in cell):
-        raise CseError(f"{record.place}: '{column.name}' holds half a character (a lone surrogate)", "write it anew")
+        raise CseError(f"{record.location}: '{column.name}' holds half a character (a lone surrogate)", "write it anew")
     else:
         return cell
-    raise CseError(f"{record.place}: '{column.name}' {wrong}", "write the sentence, or drop the row")
+    raise CseError(f"{record.location}: '{column.name}' {wrong}", "write the sentence, or drop the row")
 
 
 def _number(record: Record, column: Column, cell: object) -> float:
@@ -229,5 +226,5 @@ def _number(record: Record, column: Column, cell: object) -> float:
         found = "empty" if cell == "" else shown(cell)
         if typed and isinstance(cell, str):
             found = f"the text {cell!r}"[:80]
-        raise CseError(f"{record.place}: '{column.name}' is {found}, not a finite number", _SCORE)
+        raise CseError(f"{record.location}: '{column.name}' is {found}, not a finite number", _SCORE)
     return value

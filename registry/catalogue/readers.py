@@ -90,7 +90,7 @@ class File:
         """Whether cells have types of their own, so that a number is never text."""
         return self.format in (".jsonl", ".json", ".parquet")
 
-    def place(self, number: int) -> str:
+    def location(self, number: int) -> str:
         """Return `path:line`; of Parquet, which has no lines, `path: row n`."""
         return f"{self.where}: row {number}" if self.format == ".parquet" else f"{self.where}:{number}"
 
@@ -117,7 +117,7 @@ class File:
         names = ["text"] if self.format == ".txt" else next(_split(self), (1, [""]))[1]
         if len(set(names)) < len(names) or "" in names:
             raise CseError(
-                f"{self.place(1)}: the first line must name the columns, each once; it is {chr(9).join(names)!r}",
+                f"{self.location(1)}: the first line must name the columns, each once; it is {chr(9).join(names)!r}",
                 'for one sentence a line, name the file .txt; otherwise add a header such as "text<TAB>translation"',
             )
         return tuple(names)
@@ -141,7 +141,7 @@ class Rows:
 
     Args:
         where: What to call them in messages.
-        make: Returns the rows, column → cell; it is told which columns are wanted.
+        make: Returns the rows, column → cell; called with the columns that are needed.
         columns: Those they have.
         typed: Whether cells have types of their own.
     """
@@ -152,7 +152,7 @@ class Rows:
     typed: bool = False
     paths: tuple[Path, ...] = ()
 
-    def place(self, number: int) -> str:
+    def location(self, number: int) -> str:
         """Return the name and the row."""
         return f"{self.where}: row {number}"
 
@@ -168,7 +168,9 @@ class Rows:
         names = [column.name for column in columns]
         for number, row in enumerate(self.make(names), start=1):
             if not row.keys() >= set(names):
-                raise CseError(f"{self.place(number)}: no {', '.join(set(names) - row.keys())}, but {', '.join(row)}")
+                raise CseError(
+                    f"{self.location(number)}: no {', '.join(set(names) - row.keys())}, but {', '.join(row)}"
+                )
             yield number, tuple(row[name] for name in names)
 
 
@@ -234,7 +236,7 @@ def member_of(archive: Path, ending: str) -> str | None:
     """Return the member of an archive whose path ends so, the shortest of several; None if there is none.
 
     Raises:
-        CseError: It is no archive that can be read.
+        CseError: It is not an archive that can be read.
     """
     try:
         with tarfile.open(archive) as tar:
@@ -259,7 +261,7 @@ def _matched(file: File, columns: Sequence[Column]) -> Numbered:
     pattern = re.compile(file.layout.pattern)
     for number, line in islice(file.lines(), file.layout.skip, None):
         if (found := pattern.fullmatch(line)) is None:
-            raise CseError(f"{file.place(number)}: {shown(line)} does not match {pattern.pattern}", "fetch it again")
+            raise CseError(f"{file.location(number)}: {shown(line)} does not match {pattern.pattern}", "fetch it again")
         yield number, tuple(" ".join(found[column.name].split()) for column in columns)
 
 
@@ -270,14 +272,14 @@ def _table(file: File, columns: Sequence[Column]) -> Numbered:
         header, owner = next(rows, (1, []))[1], "the header"
         if header in ([], [""]):
             empty = "first line is" if next(rows, None) else "file is"
-            raise CseError(f"{file.place(1)}: no header: the {empty} empty", rule)
-    places = [_find(file.place(1), header, column, rule) for column in columns]
+            raise CseError(f"{file.location(1)}: no header: the {empty} empty", rule)
+    places = [_find(file.location(1), header, column, rule) for column in columns]
     for number, cells in rows:
         if len(cells) != len(header):
             if cells in ([], [""]):
-                raise CseError(f"{file.place(number)}: an empty line", "remove it")
+                raise CseError(f"{file.location(number)}: an empty line", "remove it")
             found = f"{len(cells)} column{'s'[: len(cells) != 1]}"
-            raise CseError(f"{file.place(number)}: {found} where {owner} has {len(header)}", rule)
+            raise CseError(f"{file.location(number)}: {found} where {owner} has {len(header)}", rule)
         yield number, tuple(cells[place] for place in places)
 
 
@@ -294,7 +296,7 @@ def _split(file: File) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise CseError(f"{file.place(start)}: {_not_csv(str(error))}", _CSV) from error
+            raise CseError(f"{file.location(start)}: {_not_csv(str(error))}", _CSV) from error
 
 
 def _not_csv(reason: str) -> str:
@@ -307,7 +309,7 @@ def _not_csv(reason: str) -> str:
 
 def _jsonl(file: File, columns: Sequence[Column]) -> Numbered:
     for number, line in file.lines():
-        where = file.place(number)
+        where = file.location(number)
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:

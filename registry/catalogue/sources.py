@@ -24,9 +24,9 @@ class Record(NamedTuple):
     cells: Row
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where the row starts, `path:line`; `path: row n` where there are no lines."""
-        return self.table.place(self.number)
+        return self.table.location(self.number)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Source:
         Raises:
             CseError: A column is not there, or a row is malformed.
         """
-        self.demand(columns)
+        self.require(columns)
         wanted = [Column("", name) for name in columns]
         for table in self.tables:
             if table.typed:
@@ -81,9 +81,9 @@ class Source:
         """Yield the wanted cells of each row, as they stand in the file, with their place."""
         return (Record(table, *row) for table in self.tables for row in table.read(columns))
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """Return where row number `row`, from 1, stands."""
-        return next(islice(self.records([Column("", name) for name in self.columns]), row - 1, None)).place
+        return next(islice(self.records([Column("", name) for name in self.columns]), row - 1, None)).location
 
     @property
     def digest(self) -> str:
@@ -136,19 +136,19 @@ class Source:
             raise CseError(f"{self.where}: {rows} rows where the catalogue expects {self.expected}", self.remedy)
         return rows
 
-    def demand(self, columns: Sequence[str]) -> None:
+    def require(self, columns: Sequence[str]) -> None:
         """Check that it has the columns.
 
         Raises:
             UnknownNameError: It lacks one.
         """
-        demand_columns(self.where, self.columns, columns)
+        require_columns(self.where, self.columns, columns)
 
 
 def _as_text(record: Record, columns: Sequence[str]) -> tuple[str, ...]:
     for column, cell in zip(columns, record.cells, strict=True):
         if not isinstance(cell, str | int | float):
-            raise CseError(f"{record.place}: '{column}' is {shown(cell)}, not text", "fetch or write the file again")
+            raise CseError(f"{record.location}: '{column}' is {shown(cell)}, not text", "fetch or write the file again")
     return tuple(map(str, record.cells))
 
 
@@ -169,7 +169,7 @@ def own_source(path: Path) -> Source:
     return Source(file.header(), (file,))
 
 
-def demand_columns(where: str, there: Collection[str], wanted: Sequence[str]) -> None:
+def require_columns(where: str, there: Collection[str], wanted: Sequence[str]) -> None:
     """Check that what `where` names has the columns wanted.
 
     Raises:

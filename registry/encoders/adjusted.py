@@ -60,7 +60,7 @@ class Adjusted(Encoder):
     ) -> None:
         super().__init__()
         self.of, self.data = of, FitData(fit_on, split, tuple(columns), limit)
-        self.data.demand()
+        self.data.require()
         self.fits = "each" if fit_on == TARGET else "once"
         self.dim, self.width, self.max_length, self.vocabulary = of.dim, of.width, of.max_length, of.vocabulary
         self.augment_at, self.memory = of.augment_at, of.memory
@@ -210,7 +210,7 @@ class FitData:
     columns: tuple[str, ...] = ("text",)
     limit: int | None = None
 
-    def demand(self) -> None:
+    def require(self) -> None:
         """Check that the data set is here and has the columns, before anything is encoded.
 
         Raises:
@@ -218,7 +218,7 @@ class FitData:
             MissingError: It is not on this machine and cannot be fetched.
         """
         if self.dataset != TARGET:
-            catalogue.locate(self.dataset, self.split).demand(self.columns)
+            catalogue.locate(self.dataset, self.split).require(self.columns)
 
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split" → content digest; nothing for an evaluator's own sentences."""

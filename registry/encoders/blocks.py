@@ -1,6 +1,6 @@
 """A transformer's blocks over a padded batch; how its rows are laid out meanwhile is decided here alone.
 
-No work is done on padding where that pays (on a CPU), none on tokens whose last state nobody reads, and rows that do
+No work is done on padding where that pays (on a CPU), none on tokens whose last state is not read, and rows that do
 not fit into memory are computed again in the backward pass (gradient caching, Gao et al. 2021, arXiv 2101.06983).
 """
 

@@ -29,22 +29,22 @@ class CompiledBlocks:
     """Stands beside a transformers model, not in it: its modules, their names and its own calls stay as they are.
 
     Rows are padded to a multiple of `length`, so that hardly any shape but one occurs. Each version is tried on zeros
-    before it is used, backward pass included; what fails is said once, and from then on nothing is compiled.
+    before it is used, backward pass included; a failure is reported once, and from then on nothing is compiled.
 
     Args:
         model: The transformers model.
         length: Tokens that rows are padded to a multiple of.
-        told: Hears why nothing is compiled.
+        warn: Called with the reason if nothing can be compiled.
     """
 
-    def __init__(self, model: Any, length: int, told: Callable[[str], None]) -> None:
+    def __init__(self, model: Any, length: int, warn: Callable[[str], None]) -> None:
         self.passes = 0
         self.active = False
         self.graphs = False
         self.failed = False
         self._model = model
         self._length = length
-        self._told = told
+        self._warn = warn
         self._made: dict[Pass, Callable[[Tensor, Tensor], Tensor]] = {}
         self._tried: set[tuple[Any, ...]] = set()
 
@@ -82,16 +82,16 @@ class CompiledBlocks:
             self._tried.add(key)
             try:
                 self._try(function, vectors, attended)
-            except Exception as error:  # whatever the compiler stumbles over, the blocks themselves still run
+            except Exception as error:  # whatever fails in the compiler, the blocks still run
                 self.failed = True
                 why = (str(error).strip() or type(error).__name__).partition("\n")[0]
-                self._told(f"the blocks cannot be compiled and run as they are ({type(error).__name__}: {why[:200]})")
+                self._warn(f"the blocks cannot be compiled and run as they are ({type(error).__name__}: {why[:200]})")
         return not self.failed
 
     def _try(self, function: Pass, vectors: Tensor, attended: Tensor) -> None:
         cuda = [vectors.device] if vectors.device.type == "cuda" else []
         weights = [weight for weight in self._model.parameters() if weight.requires_grad]
-        # Gradient caching counts what is saved for the backward pass; of a trial it must not see anything.
+        # Gradient caching counts what is saved for the backward pass; a trial must not be counted.
         hidden = torch.autograd.graph.saved_tensors_hooks(_same, _same)
         with torch.random.fork_rng(devices=cuda), warnings.catch_warnings(), hidden:
             warnings.simplefilter("ignore")  # advice on settings that are set on purpose
@@ -116,13 +116,13 @@ def compiled(model: Any) -> CompiledBlocks | None:
     return blocks if blocks.active and not blocks.failed else None
 
 
-def prepare(root: nn.Module, length: int, told: Callable[[str], None]) -> list[CompiledBlocks]:
+def prepare(root: nn.Module, length: int, warn: Callable[[str], None]) -> list[CompiledBlocks]:
     """Put `CompiledBlocks` beside the models of all encoders below `root`, not active yet; return them."""
     # `torch.compile` has a parameter for it in torch 2.13 only; 2.6 is the oldest that is supported.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, RECOMPILE_LIMIT)
     found = []
     for module in root.modules():
         if isinstance(module, Encoder) and hasattr(module, "backbone"):
-            found.append(CompiledBlocks(module.backbone, length, told))
+            found.append(CompiledBlocks(module.backbone, length, warn))
             setattr(module.backbone, _KEY, found[-1])
     return found

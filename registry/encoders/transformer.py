@@ -108,7 +108,7 @@ class TransformerEncoder(Encoder):
             self.heads[name] = head.requires_grad_(not self.heads_frozen)
 
     def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:
-        """Hear what training will ask of `encode`."""
+        """Note what training reads from `encode`."""
         self.hidden_read, self.rows_at_once = hidden_read, rows_at_once
 
     def embed(self, tokens: Tokens) -> Tensor:

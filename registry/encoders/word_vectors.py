@@ -20,11 +20,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import ENCODERS
-from registry.catalogue.find import data_folder
+from registry.catalogue.find import require_own_file
 from registry.catalogue.readers import lines
 from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
 from registry.encoders.pooling import masked_mean
-from registry.errors import CseError, MissingError
+from registry.errors import CseError
 from registry.tokens import Encoded, Pieces, Sample, Tokens
 from registry.types import Encoder, FileName
 
@@ -90,7 +90,7 @@ class WordVectors(WordAverage):
     """Average the vectors of a sentence's known words.
 
     s = Σₜ vₜ / n over the n words that the file knows; 0 where it knows none. There are no special tokens and no
-    dropout. How a sentence is cut into words is told in methods/glove.md.
+    dropout. How a sentence is cut into words is described in methods/glove.md.
 
     Shapes: ids (B, L) → (B, L, D) → (B, D).
 
@@ -107,9 +107,10 @@ class WordVectors(WordAverage):
     def __init__(
         self, file: FileName, lower: bool = False, limit: Annotated[int, Field(ge=1)] | None = None, frozen: bool = True
     ) -> None:
-        super().__init__(*read_words(locate_words(file), limit), lower, frozen)
+        super().__init__(*read_words(require_own_file(file, "word vectors", _SOURCE), limit), lower, frozen)
 
 
+_SOURCE = "put the file there, unpacked or as .gz; GloVe's are at https://nlp.stanford.edu/projects/glove/"
 _PARTS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -196,24 +197,6 @@ class WordVocabulary:
                 yield self._places[piece]
             else:
                 yield from (self._places[part] for part in _PARTS.findall(piece) if part in self._places)
-
-
-def locate_words(file: str) -> Path:
-    """Return where a file lies: a path, or below `$CSE_DATA`.
-
-    Raises:
-        MissingError: It is in neither place.
-    """
-    folder = data_folder()
-    candidates = [Path(file).expanduser(), *([folder / file] if folder else [])]
-    found = next((path for path in candidates if path.is_file()), None)
-    if found is None:
-        where = f"nor below {folder} (CSE_DATA)" if folder else "and CSE_DATA is not set"
-        raise MissingError(
-            f"the word vectors {file!r} are not at {candidates[0].absolute()}, {where}",
-            "put the file there, unpacked or as .gz; GloVe's are at https://nlp.stanford.edu/projects/glove/",
-        )
-    return found
 
 
 def read_words(path: Path, limit: int | None) -> tuple[list[str], Tensor]:

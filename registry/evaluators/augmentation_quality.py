@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from registry import EVALUATORS
 from registry.catalogue import File, Pair, Source
-from registry.catalogue.find import data_folder, own_file
+from registry.catalogue.find import require_own_file
 from registry.catalogue.pairs import ROWS
 from registry.errors import CseError, MissingError
 from registry.evaluators.pairs import PairEvaluator, cosines, one_line, similarities
@@ -118,7 +117,9 @@ class Translations:
     """
 
     def __init__(self, file: str, column: str) -> None:
-        self.source = Source(("text", column), (File(_found(file)),))
+        action = "make the file with `cse data translate`: a .tsv with columns text and translation"
+        path = require_own_file(file, "translations for augmentation_quality", action)
+        self.source = Source(("text", column), (File(path),))
 
     def of(self, sentences: Sequence[str]) -> list[str]:
         """Return the translation of each sentence, whose white space is single blanks.
@@ -142,14 +143,3 @@ class Translations:
     @cached_property
     def _table(self) -> dict[str, str]:
         return {" ".join(text.split()): other for text, other in self.source.rows()}
-
-
-def _found(file: str) -> Path:
-    found, folder = own_file(file), data_folder()
-    if found is not None:
-        return found
-    looked = " here" if folder is None else f" here or below CSE_DATA ({folder})"
-    raise MissingError(
-        f"augmentation_quality: no translations at {file}{'' if Path(file).expanduser().is_absolute() else looked}",
-        "make the file with `cse data translate`: a .tsv with columns text and translation",
-    )

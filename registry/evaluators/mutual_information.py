@@ -15,9 +15,9 @@ from torch import Tensor
 
 from registry import EVALUATORS, catalogue
 from registry.catalogue import Source, own_source
-from registry.catalogue.find import own_file
+from registry.catalogue.find import require_own_file
 from registry.catalogue.pairs import ROWS
-from registry.errors import CseError, MissingError
+from registry.errors import CseError
 from registry.evaluators.pairs import finite, unit
 from registry.types import DatasetName, Encode, Evaluator, FileName, ViewName
 
@@ -84,7 +84,7 @@ class MutualInformation(MutualInformationBound):
         **bound: Any,
     ) -> None:
         super().__init__(**bound)
-        catalogue.demand_one("mutual_information", dataset, file)
+        catalogue.require_one("mutual_information", dataset, file)
         if first == second:
             raise CseError(
                 f"mutual_information: first and second are both the view '{first}', whose draws are the same every "
@@ -114,13 +114,8 @@ class MutualInformation(MutualInformationBound):
     def _source(self) -> Source:
         if self.dataset is not None:
             return catalogue.locate(self.dataset, self.split)
-        path = own_file(self.file or "")
-        if path is None:
-            raise MissingError(
-                f"mutual_information: no file {self.file}",
-                "a relative path counts from the current folder, then $CSE_DATA",
-            )
-        return own_source(path)
+        action = "a relative path counts from the current folder, then from $CSE_DATA"
+        return own_source(require_own_file(self.file or "", "text for mutual_information", action))
 
 
 def mutual_information(first: Tensor, second: Tensor, size: int, temperature: float) -> dict[str, float]:

@@ -60,7 +60,7 @@ class RetrievalAtK(PairEvaluator):
         score_column: str = "score",
         min_score: float | None = None,
     ) -> None:
-        catalogue.demand_one("retrieval_at_k", dataset, file)
+        catalogue.require_one("retrieval_at_k", dataset, file)
         self.dataset = dataset or ""
         self.split = split
         self.min_score = min_score
@@ -70,7 +70,7 @@ class RetrievalAtK(PairEvaluator):
         if file is not None:
             first, second, *scored = self.columns
             self.own = PairFile(file, first, second, scored[0] if scored else None, split=split)
-            self._questions()  # what is wrong with the file is told before training, not after
+            self._questions()  # a malformed file is reported before training, not after
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the recall at each k and the mean reciprocal rank."""
@@ -145,7 +145,7 @@ def dataset_pairs(dataset: str, split: str, columns: Sequence[Column]) -> list[P
     """Return two columns of a data set as pairs; a third one is their score.
 
     Raises:
-        CseError: A cell is empty, or a score is no number.
+        CseError: A cell is empty, or a score is not a number.
         UnknownNameError: There is no such column.
     """
     known = catalogue.entry(dataset).columns_of(split)
@@ -166,7 +166,7 @@ def _pair(place: str, first: str, second: str, score: str = "nan") -> Pair:
     try:
         return Pair("", float(score), first, second)
     except ValueError:
-        raise CseError(f"{place}: the score {score!r} is no number", "give `score_column` the right name") from None
+        raise CseError(f"{place}: the score {score!r} is not a number", "give `score_column` the right name") from None
 
 
 TIE = 1e-6
@@ -180,8 +180,8 @@ def ranks(
 ) -> list[list[int]]:
     """Return the ranks of each query's right answers, from 1, best first.
 
-    A wrong candidate as near as a right answer stands before it, so that an encoder for which all is alike finds
-    nothing. A right answer stands before those of the same query that are farther off.
+    A wrong candidate as near as a right answer stands before it, so that a collapsed encoder finds nothing. A right answer
+    stands before those of the same query that are farther off.
 
     Args:
         queries: (q, D)

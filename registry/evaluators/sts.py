@@ -71,14 +71,14 @@ class Sts(PairEvaluator):
         bootstrap: Annotated[int, Field(ge=0)] = 0,
         level: Annotated[float, Field(gt=0, lt=1)] = 0.95,
     ) -> None:
-        catalogue.demand_one("sts", dataset, file)
+        catalogue.require_one("sts", dataset, file)
         self.dataset = dataset or ""
         self.split, self.aggregate, self.bootstrap, self.level = split, aggregate, bootstrap, level
         if file is not None:
             subset = None if subset_column is None else Column("subset_column", subset_column)
             first, second = Column("first_column", first_column), Column("second_column", second_column)
             self.own = PairFile(file, first, second, Column("score_column", score_column), subset, split)
-            self.own.scored()  # what is wrong with it is told before training, not after
+            self.own.scored()  # a malformed file is reported before training, not after
         self._series: Mapping[str, Sequence[float]] = {}
 
     @classmethod

@@ -73,7 +73,7 @@ class BatchNorm(nn.Module):
         unknown = [view for shared in self.together for view in shared if view not in views]
         if unknown:
             raise CseError(
-                f"together: '{unknown[0]}' is no view of this encoder.{suggestion(unknown[0], views)}",
+                f"together: '{unknown[0]}' is not a view of this encoder.{suggestion(unknown[0], views)}",
                 f"name some of {', '.join(views)}",
             )
         owner = {view: shared[0] for shared in self.together for view in shared}

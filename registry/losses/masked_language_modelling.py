@@ -30,7 +30,7 @@ class MaskedLanguageModelling(Loss):
         encoder: Whose word embeddings decode: the encoder of the view.
         initial: W, b, c and the norm at first: the prediction head of the encoder's "checkpoint", "fresh" ones
             (W from N(0, 0.02²)), or fresh ones only where the checkpoint has no head.
-        tied: Whether E is the encoder's own matrix; otherwise a copy that goes its own way.
+        tied: Whether E is the encoder's own matrix; otherwise a copy that is trained by itself.
 
     Shapes: hidden (B, L, D), targets (B, L) → a scalar; scores are computed at hidden places only, (|M|, V).
 
@@ -75,7 +75,7 @@ class MaskedLanguageModelling(Loss):
         return total * world_size() / count.clamp(min=1)
 
     def notices(self) -> list[str]:
-        """Say once that the head starts from nothing where a checkpoint's was looked for."""
+        """Warn once that the head is a fresh one because the checkpoint has none."""
         notices, self._notices = self._notices, []
         return notices
 
@@ -112,7 +112,7 @@ def _hidden(view: Encoded) -> tuple[Tensor, Tensor]:
 
 
 class LanguageHead(nn.Module):
-    """States → scores of every id: E·LayerNorm(σ(W h + b)) + c, with E given by whoever owns the embedding layer.
+    """States → scores of every id: E·LayerNorm(σ(W h + b)) + c, with E given by the owner of the embedding layer.
 
     Args:
         states: Width of the states.

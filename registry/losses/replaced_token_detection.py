@@ -68,7 +68,7 @@ class ReplacedTokenDetection(Loss):
     ) -> None:
         super().__init__()
         for model in (generator, discriminator):
-            demand_same_ids(model, encoder)
+            require_same_ids(model, encoder)
         self.decode, self.edit, self.pads = decode, edit, pads
         self.pooling = _pooling(encoder) if condition == "pooled" else None
         self.reads_hidden = self.pooling is not None
@@ -76,7 +76,7 @@ class ReplacedTokenDetection(Loss):
         self.generator = FrozenGenerator(generator, generator_head, generator_dropout)
         self.discriminator = Discriminator(discriminator, pads)
         if condition == "projected":
-            self.discriminator.demand_width(encoder.dim)
+            self.discriminator.require_width(encoder.dim)
         self._counts = torch.zeros(4)
 
     def forward(self, anchor: Encoded, positive: Encoded) -> Tensor:
@@ -107,7 +107,7 @@ class ReplacedTokenDetection(Loss):
         return replace(tokens, ids=found * tokens.mask), (found != tokens.ids) & real
 
     def report(self) -> dict[str, float]:
-        """Return how many real tokens the last batch had replaced, and how many of either kind were told right."""
+        """Return how many real tokens the last batch had replaced, and how many of either kind were recognised."""
         replaced, kept, found, left = self._counts.tolist()
         return {
             "replaced": replaced / max(1.0, replaced + kept),
@@ -123,7 +123,7 @@ class ReplacedTokenDetection(Loss):
 
     def _condition(self, view: Encoded) -> Tensor:
         vectors = view.sentence if self.pooling is None else pool(self.pooling, [view.hidden], view.tokens.mask)
-        self.discriminator.demand_width(vectors.shape[1])
+        self.discriminator.require_width(vectors.shape[1])
         return vectors
 
 
@@ -168,7 +168,7 @@ class Discriminator(nn.Module):
         self.head = nn.Linear(int(self.backbone.config.hidden_size), 2)
         self.train()
 
-    def demand_width(self, width: int) -> None:
+    def require_width(self, width: int) -> None:
         """Check that sentence vectors can stand among its token vectors.
 
         Raises:
@@ -260,7 +260,7 @@ def _positions(config: Any) -> int:
     return int(config.max_position_embeddings) - offset
 
 
-def demand_same_ids(model: str, encoder: Encoder) -> None:
+def require_same_ids(model: str, encoder: Encoder) -> None:
     """Check that a model gives every token the id that the encoder gives it.
 
     Digests of whole tokenizers would refuse DistilBERT beside BERT: they differ in segments, not in ids.

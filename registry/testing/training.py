@@ -119,7 +119,7 @@ def _check_rows(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None
         ways["sentence"] = lambda given: encoder.encode(given, encoder.embed(given)).sentence
     for name, of in ways.items():
         plain = of(tokens)
-        # A fitted encoder stretches narrow directions: what is small is told by its largest number.
+        # A fitted encoder stretches narrow directions: differences are relative to its largest number.
         largest = 1.0 if encoder.fits == "never" else max(1.0, float(plain.detach().abs().max()))
         near = 1e-5 * largest
         require(entry, torch.allclose(plain, of(longer), atol=near), f"gives the same `{name}` however much is padded")

@@ -162,7 +162,7 @@ def test_windows_line_ends_a_mark_at_the_start_and_a_missing_last_newline_are_no
     path.write_bytes("\ufefftext\ttranslation\r\na\tb\r\nc\td".encode())
     source = own_source(path)
     assert list(source.read(["translation", "text"])) == [("b", "a"), ("d", "c")]
-    assert source.place(2).endswith("t.tsv:3")
+    assert source.location(2).endswith("t.tsv:3")
 
 
 def test_columns_without_header_are_taken_in_the_entrys_order(toy):
@@ -171,7 +171,7 @@ def test_columns_without_header_are_taken_in_the_entrys_order(toy):
     source = catalogue.locate("toy", "train")
     assert list(source.read(["de"])) == [("eins",), ("zwei",)]
     assert list(source.read(["text", "de"])) == [("one", "eins"), ("two", "zwei")]
-    assert source.place(2).endswith("t.tsv:2")
+    assert source.location(2).endswith("t.tsv:2")
     with pytest.raises(UnknownNameError, match="no column 'fr'"):
         list(source.read(["fr"]))
 
@@ -222,7 +222,7 @@ def test_csv_cells_may_hold_newlines_and_short_rows_are_told(tmp_path):
     path.write_text('sent0,sent1\n"a\nb",c\n"say ""x""",d\n')
     source = Source(("text",), (File(path, Layout(columns={"text": "sent0"})),))
     assert list(source.read(["text"])) == [("a\nb",), ('say "x"',)]
-    assert source.place(2).endswith("t.csv:4")
+    assert source.location(2).endswith("t.csv:4")
     path.write_text("sent0,sent1\na,b\nc\n")
     with pytest.raises(CseError, match=r"t\.csv:3: 1 column where the header has 2"):
         list(source.read(["text"]))
@@ -236,7 +236,7 @@ def test_parquet_is_read_and_counted(tmp_path):
     parquet.write_table(pa.table({"sentence1": ["a", "b"], "score": [1, 2]}), path)
     source = Source(("subset", "score", "sentence1"), (File(path, Layout(columns={"subset": ""})),), expected=2)
     assert list(source.rows()) == [("", "1", "a"), ("", "2", "b")]
-    assert source.place(2).endswith("t.parquet: row 2")
+    assert source.location(2).endswith("t.parquet: row 2")
     assert source.digest == hashlib.sha256(b"1.0\ta\n2.0\tb\n").hexdigest() or source.kind == "text"
 
 

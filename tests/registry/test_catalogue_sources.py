@@ -169,7 +169,7 @@ def test_members_of_an_archive_are_found_by_the_end_of_their_path(toy, network, 
     rows = [tuple(row.values()) for row in catalogue.open_text("toy")]
     assert rows == [("1", "café au lait"), ("1", ""), ("0", "b")]
     source = catalogue.locate("toy", "train")
-    assert source.place(3).endswith("all.tar/" + f"{before}T/t.neg:1".removeprefix("./"))
+    assert source.location(3).endswith("all.tar/" + f"{before}T/t.neg:1".removeprefix("./"))
 
 
 def test_an_archive_without_the_member_is_passed_over(toy, network):

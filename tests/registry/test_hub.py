@@ -244,7 +244,7 @@ def test_names_revisions_and_files_that_are_not_there(remote):
     with pytest.raises(MissingError, match=r"does not have a file none\.tsv; it has .*test\.tsv"):
         hub.fetch(ROWS, ["test.tsv", "none.tsv"])
     for name in ("two words", "a/b/c", "a--b", "../x", "owner/x.git"):
-        with pytest.raises(UnknownNameError, match="is no data set name"):
+        with pytest.raises(UnknownNameError, match="is not a data set name"):
             hub.fetch(Repository("dataset", name), ["x"])
 
 
@@ -266,7 +266,7 @@ CASES += [("/tree/", answer) for answer in (HTML, "[1]", '[{"type": "file"}]')]
 @pytest.mark.parametrize(("where", "answer"), CASES)
 def test_a_network_that_wants_a_login_is_no_hub(remote, where, answer):
     remote.fail({"match": where, "body": answer})
-    with pytest.raises(MissingError, match="is no model hub"):
+    with pytest.raises(MissingError, match="is not a model hub"):
         hub.fetch(ROWS, ["x"])
 
 

@@ -25,7 +25,7 @@ from registry.models import (
     local_names,
     locate,
     model_state,
-    wanted_files,
+    needed_files,
 )
 from tests.tiny import tiny_bert
 
@@ -81,7 +81,7 @@ def test_a_misspelt_name_gets_the_nearest_and_three_ways_out(offline):
 
 
 def test_a_name_no_hub_takes(offline):
-    with pytest.raises(UnknownNameError, match="is no model name"):
+    with pytest.raises(UnknownNameError, match="is not a model name"):
         locate("bert base uncased")
 
 
@@ -225,7 +225,7 @@ BERT = ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt"]
     ],
 )
 def test_what_is_fetched_of_a_repository(names, wanted):
-    assert sorted(wanted_files(names)) == sorted(wanted)
+    assert sorted(needed_files(names)) == sorted(wanted)
 
 
 def test_a_snapshot_is_complete_with_all_shards_and_a_vocabulary(tmp_path):

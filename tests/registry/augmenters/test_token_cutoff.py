@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from registry.augmenters.places import Scope
+from registry.augmenters.positions import Scope
 from registry.augmenters.token_cutoff import TokenCutoff
 from registry.tokens import Embedded
 from tests.registry.augmenters.literal import SHAPES, STEP, batch, drawn, seeded, zeros

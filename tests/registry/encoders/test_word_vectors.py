@@ -6,7 +6,7 @@ import torch
 
 from registry import ENCODERS
 from registry.encoders.saved import open_encoder
-from registry.encoders.word_vectors import locate_words, read_words
+from registry.encoders.word_vectors import read_words
 from registry.errors import CseError, MissingError
 from tests.registry.encoders.vectors import Encoding
 from tests.tiny import sentences, word_vectors
@@ -111,13 +111,12 @@ def test_an_empty_file_and_one_that_is_not_text(tmp_path):
 
 
 def test_files_are_found_as_paths_and_below_cse_data(tmp_path, file, monkeypatch):
-    assert locate_words(str(file)) == file
-    with pytest.raises(MissingError, match=r"'vectors\.txt' are not at .* and CSE_DATA is not set"):
-        locate_words("vectors.txt")
+    with pytest.raises(MissingError, match=r"no word vectors at vectors\.txt here\n"):
+        build("vectors.txt")
     monkeypatch.setenv("CSE_DATA", str(tmp_path))
-    assert locate_words("vectors.txt") == file
-    with pytest.raises(MissingError, match=r"(?s)nor below .*nlp\.stanford\.edu"):
-        locate_words("other.txt")
+    assert build("vectors.txt").dim == build(file).dim
+    with pytest.raises(MissingError, match=r"(?s)no word vectors at other.txt here or below .*nlp\.stanford\.edu"):
+        build("other.txt")
 
 
 def test_export_comes_back_and_nothing_else_opens_it(tmp_path, file):

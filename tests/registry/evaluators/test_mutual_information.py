@@ -149,7 +149,7 @@ def test_wrong_sources_are_told_before_anything_is_scored(tmp_path, monkeypatch)
         MutualInformation("a", "b")
     with pytest.raises(CseError, match=r"both dataset 'stsb' and file 'x\.txt'"):
         MutualInformation("a", "b", dataset="stsb", file="x.txt")
-    with pytest.raises(MissingError, match=r"no file x\.txt"):
+    with pytest.raises(MissingError, match=r"no text for mutual_information at x\.txt"):
         MutualInformation("a", "b", file="x.txt")
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n', encoding="utf-8")
     with pytest.raises(CseError, match=r"x\.jsonl is no \.txt, \.tsv or \.csv file"):

@@ -124,7 +124,7 @@ def test_one_row_is_no_matter_in_eval_mode():
 
 
 def test_unknown_views_are_refused_with_the_nearest():
-    with pytest.raises(CseError, match=r"'repeatd' is no view of this encoder\. Did you mean 'repeated'") as caught:
+    with pytest.raises(CseError, match=r"'repeatd' is not a view of this encoder\. Did you mean 'repeated'") as caught:
         fitted(3, together=["repeatd", "composed"])(draw(1, 12, 3), GROUPS)
     assert caught.value.next_action == "name some of anchor, repeated, composed"
 

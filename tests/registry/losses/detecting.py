@@ -30,7 +30,7 @@ class Scores(nn.Module):
         super().__init__()
         self.scores = scores
 
-    def demand_width(self, width):
+    def require_width(self, width):
         pass
 
     def forward(self, tokens, first):

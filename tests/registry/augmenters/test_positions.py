@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from registry.augmenters.places import choose, places, share, shuffled
+from registry.augmenters.positions import choose, in_scope, share, shuffled
 from tests.registry.augmenters.literal import batch
 
 
@@ -20,8 +20,8 @@ def test_share_is_pythons(rate):
 
 def test_scope():
     tokens = batch([1, 3], 2).tokens
-    assert places(tokens, "real").tolist() == [[True, False, False], [True, True, True]]
-    assert places(tokens, "all").tolist() == [[True, True, True], [True, True, True]]
+    assert in_scope(tokens, "real").tolist() == [[True, False, False], [True, True, True]]
+    assert in_scope(tokens, "all").tolist() == [[True, True, True], [True, True, True]]
 
 
 def test_choose_takes_so_many_candidates_and_nothing_else():

@@ -13,7 +13,7 @@ Scope = Literal["real", "all"]
 """Places of a row: its "real" tokens, [CLS] and [SEP] among them, or "all" of the batch's width, padding too."""
 
 
-def places(tokens: Tokens, scope: Scope) -> Tensor:
+def in_scope(tokens: Tokens, scope: Scope) -> Tensor:
     """Return (B, L): whether each place is in scope."""
     return tokens.mask.bool() if scope == "real" else torch.ones_like(tokens.mask, dtype=torch.bool)
 
