@@ -93,7 +93,7 @@ VIEWS = r"cse_cli\.core\.(console|tables)|cse_cli\.\w+\.(\w+_)?view|cse_cli\.tun
     [
         ("rich", VIEWS),
         ("typer", r"cse_cli\.(app|doctor|\w+\.command|recipe\.completion)"),
-        ("matplotlib", r"cse_cli\.core\.plotting|cse_cli\.analysis\.\w*figures|cse_cli\.tuning\.plots"),
+        ("matplotlib", r"cse_cli\.core\.plotting|cse_cli\.analysis\.(pages|\w*figures)|cse_cli\.tuning\.plots"),
     ],
 )
 def test_a_library_is_imported_in_its_place_only(library, homes):

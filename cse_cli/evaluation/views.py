@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cse_cli.data.batches import ViewPlan
-from registry.encoders.ema import modes_kept
+from registry.encoders.backbone import modes_kept
 from registry.errors import CseError, MissingError
 from registry.tokens import Embedded, Encoded
 from registry.types import Encoder

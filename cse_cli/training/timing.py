@@ -18,7 +18,7 @@ from cse_cli.core.results import Speed
 from cse_cli.data.batches import Size
 from cse_cli.training.method import Method
 from registry.distributed import world_size
-from registry.encoders.transformer import Cost, cost_of
+from registry.encoders.cost import Cost, cost_of
 
 Part = Literal["data", "forward", "backward", "optimiser", "evaluation", "other"]
 PARTS: tuple[Part, ...] = ("data", "forward", "backward", "optimiser", "evaluation", "other")

@@ -5,6 +5,8 @@ Each function takes the transformers model; together they compute what its own `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -106,3 +108,14 @@ def verify(model: Any) -> None:
     same = whole.shape == ours.shape and torch.allclose(whole[real], ours[real], atol=1e-4)
     if not same or not torch.allclose(whole[:, 0], first, atol=1e-4):
         raise unsupported(model, "its embedding layer and blocks alone do not give its output")
+
+
+@contextmanager
+def modes_kept(module: nn.Module) -> Iterator[None]:
+    """Give every sub-module its training mode back: those that are shared have another owner."""
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from registry import ENCODERS
+from registry.encoders.backbone import modes_kept
 from registry.errors import CseError, suggestion
 from registry.tokens import Encoded, Tokens
 from registry.types import Encoder, Head, Step, Tune
@@ -203,17 +204,6 @@ def own_buffers(made: Encoder, of: Encoder) -> list[tuple[Tensor, Tensor]]:
     """Return the same for buffers, such as the running statistics of a batch normalisation."""
     theirs = dict(of.named_buffers(remove_duplicate=False))
     return [(mine, theirs[name]) for name, mine in made.named_buffers() if mine is not theirs[name]]
-
-
-@contextmanager
-def modes_kept(module: nn.Module) -> Iterator[None]:
-    """Give every sub-module its training mode back: those that are shared have another owner."""
-    modes = [(part, part.training) for part in module.modules()]
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
 
 
 def _heads(encoder: Encoder) -> nn.ModuleDict:

@@ -1,9 +1,8 @@
-"""The encoder everything else builds on, a transformers checkpoint, a pooling, training heads; and what it costs."""
+"""The encoder everything else builds on: a transformers checkpoint, a pooling, training heads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -176,37 +175,3 @@ def _rates(dropout: float, scope: Scope) -> dict[str, Any]:
         return {}
     attention = {"attention_probs_dropout_prob": dropout} if scope == "all" else {}
     return {"hidden_dropout_prob": dropout, **attention}
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Of one pass through the blocks.
-
-    Args:
-        weights: Numbers in the matrices that each token vector is multiplied with.
-        attention: Layers times width: what grows with the square of a sentence's length.
-        trained: Whether their gradient is computed.
-    """
-
-    weights: int
-    attention: int
-    trained: bool = True
-
-
-def cost_of(encoder: Encoder) -> Cost | None:
-    """Return the cost of the transformer that an encoder is, or is made of; None where there is none."""
-    for module in encoder.modules():
-        if isinstance(module, TransformerEncoder):
-            return _cost_of_blocks(module.backbone)
-    return None
-
-
-def _cost_of_blocks(backbone: Any) -> Cost:
-    """Count the matrices of the blocks; ALBERT goes through the same ones several times."""
-    layers = int(backbone.config.num_hidden_layers)
-    groups = getattr(backbone.encoder, "albert_layer_groups", None)
-    blocks = list(backbone.encoder.layer) if groups is None else [b for group in groups for b in group.albert_layers]
-    matrices = [part.weight.numel() for block in blocks for part in block.modules() if isinstance(part, nn.Linear)]
-    passes = layers * (1 if groups is None else len(blocks) // len(groups))
-    trained = any(weight.requires_grad for block in blocks for weight in block.parameters())
-    return Cost(sum(matrices) * passes // len(blocks), passes * int(backbone.config.hidden_size), trained)

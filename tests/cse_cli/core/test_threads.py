@@ -16,7 +16,7 @@ from cse_cli.core import devices as cores
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in cores.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(cores, "affinity", lambda: 8)
+    monkeypatch.setattr(cores, "schedulable_cores", lambda: 8)
     before = torch.get_num_threads()
     torch.set_num_threads(8)
     yield

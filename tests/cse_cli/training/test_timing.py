@@ -21,7 +21,7 @@ from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.method import Method
 from cse_cli.training.timing import PARTS, Clock, Stopwatch, known_peak, model_flops, peak_flops, peak_memory
 from cse_cli.training.trainer import Stepper
-from registry.encoders.transformer import Cost, cost_of
+from registry.encoders.cost import Cost, cost_of
 from tests.cse_cli.runs.running import cse
 from tests.shrunken import Small, recipe
 
@@ -125,7 +125,7 @@ def test_the_cost_of_blocks_is_that_of_their_matrices(parts: Small) -> None:
 def test_albert_goes_through_the_same_matrices_several_times() -> None:
     from transformers import AlbertConfig, AlbertModel
 
-    from registry.encoders.transformer import _blocks
+    from registry.encoders.cost import _blocks
 
     config = AlbertConfig(
         vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=6, num_attention_heads=2, intermediate_size=16

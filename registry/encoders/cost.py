@@ -1,0 +1,45 @@
+"""What an encoder's blocks cost to compute. Registers nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from registry.encoders.transformer import TransformerEncoder
+from registry.types import Encoder
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one pass through the blocks.
+
+    Args:
+        weights: Numbers in the matrices that each token vector is multiplied with.
+        attention: Layers times width: what grows with the square of a sentence's length.
+        trained: Whether their gradient is computed.
+    """
+
+    weights: int
+    attention: int
+    trained: bool = True
+
+
+def cost_of(encoder: Encoder) -> Cost | None:
+    """Return the cost of the transformer that an encoder is, or is made of; None where there is none."""
+    for module in encoder.modules():
+        if isinstance(module, TransformerEncoder):
+            return _blocks(module.backbone)
+    return None
+
+
+def _blocks(backbone: Any) -> Cost:
+    """Count the matrices of the blocks; ALBERT goes through the same ones several times."""
+    layers = int(backbone.config.num_hidden_layers)
+    groups = getattr(backbone.encoder, "albert_layer_groups", None)
+    blocks = list(backbone.encoder.layer) if groups is None else [b for group in groups for b in group.albert_layers]
+    matrices = [part.weight.numel() for block in blocks for part in block.modules() if isinstance(part, nn.Linear)]
+    passes = layers * (1 if groups is None else len(blocks) // len(groups))
+    trained = any(weight.requires_grad for block in blocks for weight in block.parameters())
+    return Cost(sum(matrices) * passes // len(blocks), passes * int(backbone.config.hidden_size), trained)
