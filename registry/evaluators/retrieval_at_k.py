@@ -180,8 +180,8 @@ def ranks(
 ) -> list[list[int]]:
     """Return the ranks of each query's right answers, from 1, best first.
 
-    A wrong candidate as near as a right answer stands before it, so that a collapsed encoder finds nothing. A right answer
-    stands before those of the same query that are farther off.
+    A wrong candidate as near as a right answer stands before it, so that a collapsed encoder finds nothing. A right
+    answer stands before those of the same query that are farther off.
 
     Args:
         queries: (q, D)

@@ -168,9 +168,7 @@ def test_a_view_that_needs_translations_says_where_they_come_from(pairs):
 
 def test_a_missing_file_is_told_before_anything_is_scored(tmp_path, monkeypatch):
     monkeypatch.setenv("CSE_DATA", str(tmp_path))
-    with pytest.raises(
-        MissingError, match=r"augmentation_quality at de\.tsv here or below CSE_DATA"
-    ):
+    with pytest.raises(MissingError, match=r"augmentation_quality at de\.tsv here or below CSE_DATA"):
         AugmentationQuality("x", "twin", translations="de.tsv")
     with pytest.raises(MissingError, match=r"no translations for augmentation_quality at /nowhere/de\.tsv\n"):
         AugmentationQuality("x", "twin", translations="/nowhere/de.tsv")
