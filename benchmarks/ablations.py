@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import LoadedRecipe, load
@@ -30,7 +30,7 @@ from registry.errors import CseError
 SMALL = "studies/mini/"
 
 
-class Last(Silent):
+class Last(SilentObserver):
     """Keeps the last loss it hears of."""
 
     loss = float("nan")

@@ -16,15 +16,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
-from cse_cli.tuning.config import Plan
-from cse_cli.tuning.search import SilentWatcher, run_search
+from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.observer import SearchObserver
+from cse_cli.tuning.search import run_search
 from cse_cli.tuning.study import open_study
 from cse_cli.tuning.workers import Worker
 from tests.cse_cli.tuning import postgres
@@ -42,11 +42,11 @@ def timed(act: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def engine(asked: Plan, trials: int) -> tuple[float, float]:
+def engine(asked: SearchConfig, trials: int) -> tuple[float, float]:
     """Return wall and processor seconds of a trial that costs nothing."""
-    study = open_study(replace(asked, trials=FIRST))
-    Worker(study, asked, good, SilentWatcher()).work()
-    worker = Worker(open_study(replace(asked, trials=FIRST + trials)), asked, good, SilentWatcher())
+    study = open_study(asked.model_copy(update={"trials": FIRST}))
+    Worker(study, asked, good, SearchObserver()).work()
+    worker = Worker(open_study(asked.model_copy(update={"trials": FIRST + trials})), asked, good, SearchObserver())
     wall, cpu = timed(worker.work)
     return wall / trials, cpu / trials
 
@@ -55,24 +55,21 @@ def whole(folder: Path, runs: int) -> Iterator[tuple[str, float, float]]:
     """Yield what it is, and the seconds of a run by itself and as a trial."""
     # Two sentences a step and no limit: a tiny random model would set off the collapse alarm.
     path = recipe(folder, small(folder), steps=20, evaluate_every=5, batch_size=2, collapse_cosine=1.0)
-    asked = Plan("whole", str(path), (knob(),), trials=FIRST, device="cpu", pruner="none")
+    asked = SearchConfig(
+        name="whole", recipe=str(path), parameters=(knob(),), trials=FIRST, device="cpu", pruner="none"
+    )
     rates = [f"train.learning_rate={1e-5 * (2 + number)}" for number in range(FIRST + runs)]
 
     def each(some: list[str]) -> None:
         for rate in some:
             loaded = load(str(path), [rate])
-            execute(Job(loaded, loaded.recipe.train.seed, "cpu", lean=True), Silent())
+            execute(Job(loaded, loaded.recipe.train.seed, "cpu", lean=True), SilentObserver())
 
     each(rates[:FIRST])
     yield "run by itself", *(seconds / runs for seconds in timed(lambda: each(rates[FIRST:])))
-    run_search(asked, SilentWatcher())
-    yield (
-        "as a trial",
-        *(
-            seconds / runs
-            for seconds in timed(lambda: run_search(replace(asked, trials=FIRST + runs), SilentWatcher()))
-        ),
-    )
+    run_search(asked, SearchObserver())
+    more = asked.model_copy(update={"trials": FIRST + runs})
+    yield "as a trial", *(seconds / runs for seconds in timed(lambda: run_search(more, SearchObserver())))
 
 
 @contextmanager

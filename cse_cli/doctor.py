@@ -106,13 +106,15 @@ def _threads() -> Iterator[Check]:
 
     from cse_cli.core import devices as cores
 
-    usual, cpus, limit = torch.get_num_threads(), cores.affinity(), cores.quota()
+    usual, cpus, limit = torch.get_num_threads(), cores.schedulable_cores(), cores.core_quota()
     room = f"{cpus} cores may be used" + ("" if limit is None else f", the time of {limit:g} is given")
-    if chosen := cores.chosen_by_hand():
-        state: State = "note" if usual > cores.allowed() else "ok"
+    if chosen := cores.thread_setting():
+        state: State = "note" if usual > cores.usable_threads() else "ok"
         yield Check("threads", state, f"{usual}, set by {chosen}; {room}")
     else:
-        yield Check("threads", "ok", f"{min(usual, cores.allowed())}; {room}; OMP_NUM_THREADS sets another number")
+        yield Check(
+            "threads", "ok", f"{min(usual, cores.usable_threads())}; {room}; OMP_NUM_THREADS sets another number"
+        )
 
 
 def _components() -> Iterator[Check]:

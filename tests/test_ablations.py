@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
@@ -36,7 +36,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Small:
     return small(tmp_path_factory.mktemp("ablations"), rows=300)
 
 
-class Losses(Silent):
+class Losses(SilentObserver):
     """Keeps the losses it hears of."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.core.devices import choose
 from cse_cli.core.results import Result
 from cse_cli.evaluation.encoder import SentenceEncoder
@@ -41,16 +41,16 @@ pytestmark = pytest.mark.usefixtures("few_pairs")
 def run(recipe: str, parts: Small, *more: str, seed: int = 5) -> Result:
     changed, dropped = parts.options(load(recipe).recipe)
     loaded = load(recipe, [*changed, *more, f"train.seed={seed}"], dropped)
-    return execute(Job(loaded, seed, "cpu"), Silent())
+    return execute(Job(loaded, seed, "cpu"), SilentObserver())
 
 
 @pytest.mark.parametrize("name", one_of_each(filter(trains, NAMES)))
 def test_one_step(name, parts, home):
     changed, dropped = parts.options(load(name).recipe)
     loaded = load(name, [*changed, "train.steps=1", "evaluate.untrained=false"], [*dropped, "evaluate.select"])
-    prepared = prepare(Job(loaded, 5, "cpu"), Silent())
+    prepared = prepare(Job(loaded, 5, "cpu"), SilentObserver())
     (home / "runs" / "one").mkdir(parents=True)
-    trainer = Trainer(prepared, home / "runs" / "one", NullTracker(), Silent())
+    trainer = Trainer(prepared, home / "runs" / "one", NullTracker(), SilentObserver())
     before = [weight.clone() for weight in trainer.method.parameters()]
 
     trainer.run()
@@ -95,7 +95,7 @@ def test_what_is_recorded_runs_again_to_the_same_bit(parts, home, tmp_path):
     copy = store.client.download_artifacts(first.run_id, "resolved.toml", str(tmp_path))
 
     again = load(copy)
-    second = execute(Job(again, again.recipe.train.seed, "cpu"), Silent())
+    second = execute(Job(again, again.recipe.train.seed, "cpu"), SilentObserver())
 
     assert second.last_state == first.last_state
     assert second.scores == first.scores
@@ -159,7 +159,7 @@ def test_a_baseline_without_training(parts, home, tmp_path):
         'split = "dev"\n'
     )
 
-    result = execute(Job(load(str(path)), 0, "cpu"), Silent())
+    result = execute(Job(load(str(path)), 0, "cpu"), SilentObserver())
 
     assert (result.steps, result.last_state, result.selected_step, result.untrained) == (0, None, None, {})
     encoder, _ = open_encoder(str(parts.models["bert"]), "mean")
@@ -186,7 +186,7 @@ def test_untrained_scores_where_nothing_selects(parts, home):
     fresh_store(home)
     changed, dropped = parts.options(load("simcse_en").recipe)
     loaded = load("simcse_en", [*changed, "evaluate.untrained=true"], [*dropped, "evaluate.select"])
-    result = execute(Job(loaded, 0, "cpu"), Silent())
+    result = execute(Job(loaded, 0, "cpu"), SilentObserver())
     assert set(result.untrained) == {"stsb_dev"}
     assert (result.select, result.selected_step, result.curve) == (None, None, {})
     assert result.scores != result.untrained

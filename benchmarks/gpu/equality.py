@@ -21,7 +21,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from benchmarks.gpu.document import write
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.tracking import NullTracker
@@ -65,7 +65,9 @@ def losses(name: str, made: Small, device: str, double: bool = False) -> list[fl
     changed += [f"train.steps={STEPS}", "train.precision=fp32", "train.batch_size=16", "evaluate.untrained=false"]
     recipe = load(name, changed, dropped)
     with tempfile.TemporaryDirectory() as folder, _exact(), _drawn_on_the_cpu():
-        trainer = Trainer(prepare(Job(recipe, 0, device), Silent()), Path(folder), NullTracker(), Silent())
+        trainer = Trainer(
+            prepare(Job(recipe, 0, device), SilentObserver()), Path(folder), NullTracker(), SilentObserver()
+        )
         if double:
             trainer.method.double()
         trainer.method.train()

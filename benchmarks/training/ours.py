@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.training.clock import Clock
 from benchmarks.training.material import Setting
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.data.batches import Batches
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.tracking import NullTracker
@@ -53,8 +53,8 @@ class Ours:
         self.name = name or recipe or "ours"
         loaded = _recipe(setting, recipe, total)
         self._folder = tempfile.TemporaryDirectory()
-        prepared = prepare(Job(loaded, setting.seed, setting.device), Silent())
-        self.trainer = Trainer(prepared, Path(self._folder.name), NullTracker(), Silent())
+        prepared = prepare(Job(loaded, setting.seed, setting.device), SilentObserver())
+        self.trainer = Trainer(prepared, Path(self._folder.name), NullTracker(), SilentObserver())
         self.trainer.method.train()
         self.device = prepared.compute.device
         torch.manual_seed(setting.seed)

@@ -20,7 +20,7 @@ from cse_cli.analysis.evidence import (
 )
 from cse_cli.analysis.runs import Change, Method, read_resolved, recipe_changes
 from cse_cli.core.results import Result
-from cse_cli.core.stats import Paired, holm, paired
+from cse_cli.core.stats import Paired, compare_paired, holm
 from registry.errors import CseError
 from registry.papers import AVERAGE
 
@@ -214,7 +214,7 @@ def _compare_metric(metric: str, couple: Couple, evidence: Evidence) -> MetricCo
         metric=metric,
         # What a recipe selects by is maximised; a correlation with gold scores is better when higher.
         more_is_better=metric == AVERAGE or on_pairs is not None or metric.rpartition(".")[2] in maximised,
-        over_seeds=paired(list(scores), [a for a, _ in scores.values()], [b for _, b in scores.values()]),
+        over_seeds=compare_paired(list(scores), [a for a, _ in scores.values()], [b for _, b in scores.values()]),
         on_pairs=on_pairs,
         pairs_note=note,
     )

@@ -13,7 +13,7 @@ from cse_cli.analysis.pages import Part, Remarks, Section, Words
 from cse_cli.analysis.reproduce import changes_table
 from cse_cli.analysis.runs import Change
 from cse_cli.core.console import stdout_console
-from cse_cli.core.formatting import UNSET, counted, interval, mean, probability, seed_list, setting, signed
+from cse_cli.core.formatting import UNSET, counted, interval, mean, p_value, seed_list, setting, signed
 from cse_cli.core.stats import LEVEL, MOST_SEEDS
 from cse_cli.core.tables import Cell, Row, Table, as_rich, plain_table
 
@@ -26,7 +26,7 @@ _SHORT = 65
 def describe_method(method: MethodSummary) -> str:
     """Return name, runs, model and hash."""
     runs = f"{counted(len(method.seeds), 'run')}, {seed_list(method.seeds)}"
-    return f"{method.name}: {runs}, {method.model}, hash {method.recipe_hash[:8]}"
+    return f"{method.name}, {runs}, {method.model}, hash {method.recipe_hash[:8]}"
 
 
 def seeds_table(comparison: Comparison, *, narrow: bool = False) -> Table:
@@ -43,8 +43,8 @@ def seeds_table(comparison: Comparison, *, narrow: bool = False) -> Table:
             *(f"{fmean(v):.2f}" if narrow else mean(v) for v in (seeds.first, seeds.second)),
             signed(seeds.difference),
             limits.replace(" ", "") if narrow else limits,
-            probability(seeds.p_adjusted),
-            probability(seeds.wilcoxon_p),
+            p_value(seeds.p_adjusted),
+            p_value(seeds.wilcoxon_p),
             *(() if narrow else (signed(seeds.effect_size),)),
             UNSET if n is None else f">{MOST_SEEDS:,}" if n > MOST_SEEDS else f"{n:,}",
         ]
@@ -67,7 +67,7 @@ def pairs_table(comparison: Comparison) -> Table:
         if (pairs := one.on_pairs) is not None:
             tests = [_rejected([getattr(s, name) for s in pairs.of_seeds]) for name in ("williams_p", "steiger_p")]
             limits = interval(pairs.low, pairs.high)
-            cells = (f"{pairs.pairs:,}", signed(pairs.difference), limits, probability(pairs.p_adjusted), *tests)
+            cells = (f"{pairs.pairs:,}", signed(pairs.difference), limits, p_value(pairs.p_adjusted), *tests)
             rows.append(Row(one.metric, tuple(map(Cell, cells))))
     return Table("On the same sentence pairs", headings, tuple(rows))
 
@@ -77,7 +77,7 @@ def _rejected(values: Sequence[float | None]) -> str:
     known = [p for p in values if p is not None]
     if not known:
         return UNSET
-    return probability(known[0]) if len(known) == 1 else f"{sum(p < LEVEL for p in known)} of {len(known)}"
+    return p_value(known[0]) if len(known) == 1 else f"{sum(p < LEVEL for p in known)} of {len(known)}"
 
 
 def pairs_remarks(metrics: Sequence[MetricComparison]) -> list[str]:

@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from cse_cli.core.results import STS_TASKS, Result, Scores, average
+from cse_cli.core.results import STS_TASKS, Result, Scores, paper_average
 from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired, steiger, williams
 from cse_cli.tracking import reader
 from registry.catalogue.pairs import ROWS
@@ -31,7 +31,7 @@ _SAME = 1e-6
 def metric_value(scores: Scores, metric: str) -> float | None:
     """Return `evaluator.metric` of a run's scores, or as `avg` the papers' average of the seven English sets."""
     if metric == AVERAGE:
-        return average(scores, STS_TASKS, RANKED)
+        return paper_average(scores, STS_TASKS, RANKED)
     evaluator, _, name = metric.rpartition(".")
     return scores.get(evaluator, {}).get(name)
 
@@ -329,30 +329,28 @@ def verdict(second: str, seeds: Paired, pairs: OnPairs | None, more_is_better: b
         more_is_better: Whether the higher score is the better one; else it is only called higher.
         tests: Comparisons of this metric made together, for which the p-values are corrected.
     """
-    gap = _size(abs(seeds.difference))
-    up, down = ("better", "worse") if more_is_better else ("higher", "lower")
-    which = up if seeds.difference > 0 else down
-    n = len(seeds.seeds)
+    finding, text = _finding(second, seeds, ("better", "worse") if more_is_better else ("higher", "lower"), tests)
+    return Verdict(finding, text if finding == "equal" else text + _pairs_clause(finding, pairs, seeds.difference))
+
+
+def _finding(second: str, seeds: Paired, words: tuple[str, str], tests: int) -> tuple[Finding, str]:
+    n, gap, which = len(seeds.seeds), _size(abs(seeds.difference)), words[0 if seeds.difference > 0 else 1]
     if seeds.difference == 0 and not seeds.std:
-        return Verdict("equal", f"no difference in {_count(n, 'seed')}")
+        return "equal", f"no difference in {'the one seed' if n == 1 else f'any of {n} seeds'}"
     if n == 1:
-        text = f"not decided: one seed has no spread; {second} is {gap} {which} with it"
-        return Verdict("one_seed", text + _only_pairs(pairs))
+        return "one_seed", f"not decided: one seed has no spread; {second} is {gap} {which} with it"
     if seeds.constant:
-        text = (
-            f"{second} is {gap} {which} with each of {n} seeds alike: the seed changes nothing, so seeds test nothing"
-        )
-        return Verdict("constant", text + _only_pairs(pairs))
-    half = ((seeds.high or 0.0) - (seeds.low or 0.0)) / 2
+        alike = f"{second} is {gap} {which} with each of {n} seeds alike"
+        return "constant", f"{alike}: the seed changes nothing, so seeds test nothing"
+    half = _size(((seeds.high or 0.0) - (seeds.low or 0.0)) / 2)
     if seeds.p_adjusted is not None and seeds.p_adjusted < LEVEL:
-        text = f"{second} is {which} by {gap} ± {_size(half)} ({n} seeds, {p_text(seeds.p_adjusted)})"
-        return Verdict("different", text + _pairs_too(pairs, seeds.difference))
-    text = f"not distinguishable with {n} seeds: {second} is {gap} ± {_size(half)} {which}"
+        return "different", f"{second} is {which} by {gap} ± {half} ({n} seeds, {p_text(seeds.p_adjusted)})"
+    text = f"not distinguishable with {n} seeds: {second} is {gap} ± {half} {which}"
     if seeds.p is not None and seeds.p < LEVEL:
         text += f"; it would be by itself ({p_text(seeds.p)}), not as one of {tests} comparisons"
     elif seeds.seeds_needed is not None:
         text += f"; {seeds_text(seeds.seeds_needed)} seeds would be needed"
-    return Verdict("undecided", text + _models_only(pairs))
+    return "undecided", text
 
 
 def p_text(p: float) -> str:
@@ -370,30 +368,16 @@ def _size(value: float) -> str:
     return f"{value:.2f}" if value >= 0.005 or value == 0 else f"{value:.1g}"
 
 
-def _separates(pairs: OnPairs) -> bool:
-    return pairs.p_adjusted < LEVEL
-
-
-def _pairs_too(pairs: OnPairs | None, difference: float) -> str:
+def _pairs_clause(finding: Finding, pairs: OnPairs | None, difference: float) -> str:
+    """Return what the sentence pairs add to a finding over seeds."""
     if pairs is None:
         return ""
-    if _separates(pairs) and pairs.difference * difference > 0:
-        return "; the choice of sentence pairs does not explain it either"
-    return "; but the choice of sentence pairs could explain it"
-
-
-def _models_only(pairs: OnPairs | None) -> str:
-    if pairs is None or not _separates(pairs):
-        return ""
-    return "; for these very models it is more than the choice of sentence pairs explains"
-
-
-def _only_pairs(pairs: OnPairs | None) -> str:
-    if pairs is None:
-        return ""
-    than = "more" if _separates(pairs) else "no more"
+    separates = pairs.p_adjusted < LEVEL
+    if finding == "different":
+        if separates and pairs.difference * difference > 0:
+            return "; the choice of sentence pairs does not explain it either"
+        return "; but the choice of sentence pairs could explain it"
+    if finding == "undecided":
+        return "; for these very models it is more than the choice of sentence pairs explains" if separates else ""
+    than = "more" if separates else "no more"
     return f", {than} than the choice of sentence pairs explains ({p_text(pairs.p_adjusted)})"
-
-
-def _count(n: int, what: str) -> str:
-    return f"the one {what}" if n == 1 else f"any of {n} {what}s"

@@ -30,7 +30,7 @@ from cse_cli.core.plotting import (
     UNTRAINED,
     VERMILLION,
     Heading,
-    blank,
+    new_figure,
 )
 
 COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, BLACK)
@@ -99,7 +99,7 @@ def task_bars(
         heading: What stands above.
     """
     width = PAGE if len(tasks) > WIDE else COLUMN
-    figure = blank(heading, width, 2.1)
+    figure = new_figure(heading, width, 2.1)
     axes = figure.add_subplot()
     thickness = 0.8 / len(rows)
     for place, (role, (name, values)) in enumerate(rows.items()):
@@ -144,7 +144,7 @@ def training_curve(
         metric: Name of the score, with its unit.
         heading: What stands above.
     """
-    figure = blank(heading)
+    figure = new_figure(heading)
     axes = figure.add_subplot()
     steps = sorted(curve)
     axes.plot(steps, [curve[step] for step in steps], "-o", color=OURS, zorder=2)
@@ -170,7 +170,7 @@ def loss_curves(whole: Points, parts: Mapping[str, Points], heading: Heading) ->
         parts: Name → one loss before it is weighted; left out where it is the whole.
         heading: What stands above.
     """
-    figure = blank(heading, height=2.0 + 0.13 * len(parts))
+    figure = new_figure(heading, height=2.0 + 0.13 * len(parts))
     axes = figure.add_subplot()
     shown = {name: points for name, points in parts.items() if list(points) != list(whole)}
     for place, (name, points) in enumerate(shown.items()):
@@ -204,7 +204,7 @@ def similarity_scatter(
         bands: Gold score and mean cosine of bands of pairs, joined by a line; two empty ones draw none.
         heading: What stands above.
     """
-    figure = blank(heading, COLUMN, 2.8)
+    figure = new_figure(heading, COLUMN, 2.8)
     grid = figure.add_gridspec(2, 2, width_ratios=(5, 1), height_ratios=(1, 5))
     points = figure.add_subplot(grid[1, 0])
     above = figure.add_subplot(grid[0, 0], sharex=points)
@@ -248,7 +248,7 @@ def singular_value_spectrum(values: Sequence[float], heading: Heading) -> Figure
         heading: What stands above.
     """
     ordered = sorted((value for value in values if value > 0), reverse=True)
-    figure = blank(heading)
+    figure = new_figure(heading)
     axes = figure.add_subplot()
     parts = [value / ordered[0] for value in ordered]
     axes.plot(range(1, len(parts) + 1), parts, color=OURS, marker="o" if len(ordered) <= FEW else "none")
@@ -297,7 +297,7 @@ class PlanePoints:
 
 def alignment_uniformity_plane(points: PlanePoints, heading: Heading) -> Figure:
     """Return every point with its name beside it."""
-    figure = blank(heading, COLUMN, 2.7)
+    figure = new_figure(heading, COLUMN, 2.7)
     axes = figure.add_subplot()
     everything = {name: point for role in points.named.values() for name, point in role.items()}
     for role, of_role in points.named.items():

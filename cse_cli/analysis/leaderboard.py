@@ -34,7 +34,7 @@ from cse_cli.analysis.papers import (
 )
 from cse_cli.analysis.runs import Configuration, RecipeStatus, StatusOf, configurations, recipe_status
 from cse_cli.core.results import Result
-from cse_cli.core.stats import Score, alone, beside_one_run, beside_untrained
+from cse_cli.core.stats import Score, score_against_number, score_against_untrained, score_alone
 from cse_cli.recipe.files import recipe_name
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
@@ -95,7 +95,7 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     """
     addresses = find_tables(query.paper, query.table) if query.paper or query.table else None
     wanted = [result for result in runs.results if query.wants(result)]
-    ran = configurations(wanted, _studies_count(runs) if addresses is None else runs.status_of)
+    ran = configurations(wanted, _status_with_studies(runs) if addresses is None else runs.status_of)
     if query.encoder is not None:
         _check_encoder(query.encoder, ran)
         ran = [one for one in ran if encoder_of(one) == model_name(query.encoder)]
@@ -108,8 +108,8 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     return [kept for table in tables if (kept := _filtered(table, query)).rows]
 
 
-def _studies_count(runs: FinishedRuns) -> StatusOf:
-    """Return a status to which settings that a study asks for today are as good as the recipe's file."""
+def _status_with_studies(runs: FinishedRuns) -> StatusOf:
+    """Return the status of runs; what a study asks for today is "chosen", as good as what the recipe's file says."""
     hashes = study_hashes(set(runs.tags.values())) if runs.tags else set()
 
     def status_of(result: Result) -> RecipeStatus:
@@ -261,9 +261,9 @@ class _EncoderTable:
             values = self.layout.values(configuration, column)
             before = self.layout.values(configuration, column, untrained=True)
             if values and answered is None and before:
-                scores[column.heading] = beside_untrained(values, before)
+                scores[column.heading] = score_against_untrained(values, before)
             elif values:
-                scores[column.heading] = beside_one_run(values, reference(printed.get(column.heading)))
+                scores[column.heading] = score_against_number(values, reference(printed.get(column.heading)))
         return our_row(configuration, scores, answered, best_of)
 
     def _untrained(self, chosen: Sequence[Configuration]) -> list[ScoreRow]:
@@ -273,7 +273,7 @@ class _EncoderTable:
             if configuration.latest.paper is not None:
                 continue
             columns = [(c.heading, self.layout.values(configuration, c, untrained=True)) for c in self._columns()]
-            scores = {heading: alone(values) for heading, values in columns if values}
+            scores = {heading: score_alone(values) for heading, values in columns if values}
             if scores:
                 key = tuple((heading, f"{score.mean:.2f}") for heading, score in scores.items())
                 found.setdefault(key, []).append((configuration, scores))

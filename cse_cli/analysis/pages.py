@@ -127,9 +127,9 @@ def word_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[st
 
 def pictures(name: str, alt: str, draw: Callable[[], Figure | None]) -> tuple[Picture, ...]:
     """Return a figure that is drawn now, if there is anything to draw."""
-    from cse_cli.core.plotting import save, styled
+    from cse_cli.core.plotting import house_style, save
 
-    with TemporaryDirectory() as folder, styled():
+    with TemporaryDirectory() as folder, house_style():
         figure = draw()
         files = [] if figure is None else save(figure, Path(folder) / name)
         return tuple(Picture(name, alt, path.read_bytes()) for path in files if path.suffix == ".svg")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from types import MappingProxyType
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from cse_cli.analysis.papers import (
 )
 from cse_cli.analysis.runs import Configuration, by_seed, changed_settings, last_finished
 from cse_cli.core.results import Result
-from cse_cli.core.stats import Score, beside_one_run
-from cse_cli.recipe.cells import Cell, cells, tag
+from cse_cli.core.stats import Score, score_against_number
+from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.study import Study, load_study, studies_of
 from registry import papers
@@ -144,7 +145,7 @@ def _beside_printed(configuration: Configuration, table: Table, row: ScoreRow) -
 
 def _compared(values: Sequence[float], printed: Score | None, *, same_encoder: bool = True) -> Score:
     """Compare with a printed number; shown with as many decimals as it has, two at least."""
-    score = beside_one_run(values, reference(printed) if same_encoder else None)
+    score = score_against_number(values, reference(printed) if same_encoder else None)
     return score if printed is None else score.model_copy(update={"digits": max(2, printed.digits)})
 
 
@@ -195,7 +196,7 @@ class StudyRuns:
         )
 
 
-def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str]) -> StudyRuns:
+def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str] = MappingProxyType({})) -> StudyRuns:
     """Return a study's cells with their runs.
 
     A cell's runs are those of its recipe as it is today; where there are none, the newest made for it earlier.
@@ -208,7 +209,7 @@ def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str])
 
     def of(cell: Cell) -> Configuration | None:
         current = [run for run in results if run.recipe_hash == cell.hash]
-        runs = current or [run for run in results if tags.get(run.run_id or "") == tag(study, cell)]
+        runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
         if not runs:
             return None
         newest = last_finished(runs).recipe_hash

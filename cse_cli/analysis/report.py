@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -57,11 +58,11 @@ LOSS, PARTS = "train/loss", "loss/"
 """Metrics that are recorded while training."""
 
 
-def write_report(asked: str, output: Path | None, beside: str | None, *, force: bool) -> Path:
+def write_report(argument: str, output: Path | None, beside: str | None, *, force: bool) -> Path:
     """Write the report of a run or a study and return its file.
 
     Args:
-        asked: The beginning of a run's id, its name, or the name or path of a study.
+        argument: The beginning of a run's id, its name, or the name or path of a study.
         output: Ends in ".html" or ".md"; None is a name of its own in the working directory.
         beside: Recipe or run that a run is compared with.
         force: Overwrite what is there.
@@ -69,14 +70,14 @@ def write_report(asked: str, output: Path | None, beside: str | None, *, force: 
     Raises:
         CseError: There is nothing to report, or nowhere to write it.
     """
-    study = find_study(asked)
+    study = find_study(argument)
     if study is not None and beside is not None:
         raise CseError("--beside is for a run: a study stands beside its paper", "`cse compare` compares recipes")
     results = reader.finished_results()
-    run_id = "" if study is not None else find_reported_run(asked, results)
+    run_id = "" if study is not None else find_reported_run(argument, results)
     path = output or Path(f"report-{run_id[:8] if study is None else study.stem}.html")
     _check_target(path, force=force)
-    page = run_page(run_id, beside, results) if study is None else study_page(asked, results, study_tags())
+    page = run_page(run_id, beside, results) if study is None else study_page(argument, results, study_tags())
     try:
         _write(page, path)
     except OSError as error:
@@ -151,21 +152,21 @@ def run_page(run_id: str, beside: str | None, results: Sequence[Result]) -> Page
     return Page(result.title, which, tuple(section for section in sections if section.parts))
 
 
-def _find_beside(run: ReportedRun, asked: str, results: Sequence[Result]) -> Method:
+def _find_beside(run: ReportedRun, argument: str, results: Sequence[Result]) -> Method:
     """Return what a run's recipe is compared with: all finished runs of that recipe, or of that run's recipe.
 
     Raises:
         CseError: It is neither a recipe nor a run, nothing of it has finished, or it is the same recipe.
     """
     known = [*(one for one in results if one.run_id != run.result.run_id), run.result]
-    found, _ = find_methods([asked, run.run_id], known)
+    found, _ = find_methods([argument, run.run_id], known)
     digest = found.latest.recipe_hash
     if digest == run.result.recipe_hash:
         raise CseError(
             f"--beside: {found.name} is the same recipe as run {run.run_id[:8]}",
             "its seeds are in the report anyway; name another recipe, or a run of one",
         )
-    if len(found.runs) > 1 or (asked.rpartition("@")[2].isdigit() and "@" in asked):
+    if len(found.runs) > 1 or (argument.rpartition("@")[2].isdigit() and "@" in argument):
         return found
     same = by_seed(one for one in results if one.recipe_hash == digest)
     runs = dict(sorted({**same, found.latest.seed: found.latest}.items()))
@@ -307,7 +308,8 @@ def _curves_of_all_seeds(groups: Sequence[tuple[str, Sequence[Result]]]) -> Sequ
     names = ", ".join(curve.label for curve in curves)
     heading = Heading(f"Training curves: {select}", names, f"{seeds} seeds, mean ± std")
     metric = unit(select.rpartition(".")[2])
-    draw = lambda: draw_curves([replace(curve, before=()) for curve in curves], "step", metric, heading)  # noqa: E731
+    shown = [replace(curve, before=()) for curve in curves]
+    draw = partial(draw_curves, shown, "step", metric, heading)
     return pictures("training_curves_of_all_seeds", heading.title, draw)
 
 

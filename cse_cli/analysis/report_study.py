@@ -12,29 +12,29 @@ from cse_cli.analysis.reproduce import data_section, environment_section, recipe
 from cse_cli.core.formatting import counted, mean, seed_list
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table
-from cse_cli.recipe.cells import headings, table_of, values
+from cse_cli.recipe.cells import headings, paper_table, values
 from cse_cli.recipe.files import name_of
 from cse_cli.recipe.study import Study, load_study, origins_of
 from registry import papers
 from registry.errors import CseError
 
 
-def study_page(asked: str, results: Sequence[Result], tags: Mapping[str, str]) -> Page:
+def study_page(argument: str, results: Sequence[Result], tags: Mapping[str, str]) -> Page:
     """Return the report of a study.
 
     Args:
-        asked: Name or path.
+        argument: Name or path.
         results: All finished runs.
         tags: Run → the study's cell it was made for.
 
     Raises:
         CseError: It is not valid, or nothing of it has finished.
     """
-    runs = study_runs(load_study(asked), results, tags)
+    runs = study_runs(load_study(argument), results, tags)
     if not runs.any:
-        raise CseError(f"no run of {runs.study.name} has finished", f"`cse run {asked}` runs it")
+        raise CseError(f"no run of {runs.study.name} has finished", f"`cse run {argument}` runs it")
     current = [result for of_cell in runs.current.values() for result in of_cell]
-    name = Path(asked).name if Path(asked).is_absolute() else asked
+    name = Path(argument).name if Path(argument).is_absolute() else argument
     sections = (
         _study_section(runs),
         _scores_section(runs),
@@ -83,7 +83,7 @@ def _answered(study: Study) -> str:
 def _scores_section(runs: StudyRuns) -> Section:
     """Return the paper's table with ours, or rows and columns as the study names them: mean, spread over the seeds."""
     study = runs.study
-    if study.answers is not None and table_of(study) is not None:
+    if study.answers is not None and paper_table(study) is not None:
         return Section("Beside the paper", table_parts(study_table(runs, *study.answers)))
     scores = values(study, [cell for cell, _ in runs.cells], runs.current)
     columns = headings(study, scores)

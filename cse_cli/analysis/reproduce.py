@@ -14,7 +14,7 @@ from typing import Any
 
 from cse_cli.analysis.pages import Code, Facts, Part, Section, Words, word_table
 from cse_cli.analysis.runs import Change, ReportedRun, recipe_changes
-from cse_cli.core.formatting import alike, counted, day, duration, seed_list, setting, to_toml
+from cse_cli.core.formatting import counted, date_and_time, distinct, duration, seed_list, setting, to_toml
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table
 from cse_cli.recipe.load import load
@@ -193,20 +193,22 @@ def environment_section(results: Sequence[Result], noted: Mapping[str, Any]) -> 
     versions = [result.versions for result in results]
     rates = [result.sentences_per_second for result in results if result.sentences_per_second]
     seconds = [result.seconds for result in results]
-    first, last = (day(end(result.finished for result in results)) for end in (min, max))
+    first, last = (date_and_time(end(result.finished for result in results)) for end in (min, max))
     mean = sum(seconds) / len(seconds)
     cpus, memory = noted.get("cpus"), noted.get("memory_gb")
     machine = (noted.get("platform"), cpus and counted(int(cpus), "CPU core"), memory and f"{memory} GB memory")
     facts = {
-        "device": alike(result.device for result in results),
-        "CUDA devices": alike(noted.get("cuda", ())),
-        "precision": alike(result.precision for result in results),
+        "device": distinct(result.device for result in results),
+        "CUDA devices": distinct(noted.get("cuda", ())),
+        "precision": distinct(result.precision for result in results),
         "machine": ", ".join(str(part) for part in machine if part),
-        "commit of the recipe": alike(re.sub(r"\+$", " with uncommitted changes", one.git or "") for one in versions),
-        "cse": alike(one.cse for one in versions),
-        "Python": alike(one.python for one in versions),
-        "torch": alike(one.torch for one in versions),
-        "transformers": alike(one.transformers for one in versions),
+        "commit of the recipe": distinct(
+            re.sub(r"\+$", " with uncommitted changes", one.git or "") for one in versions
+        ),
+        "cse": distinct(one.cse for one in versions),
+        "Python": distinct(one.python for one in versions),
+        "torch": distinct(one.torch for one in versions),
+        "transformers": distinct(one.transformers for one in versions),
         "settings": ", ".join(f"{name}={value}" for name, value in _settings(noted).items()),
         "finished": first if first == last else f"{first} to {last}",
         "training time": duration(mean)
@@ -228,7 +230,7 @@ def _settings(noted: Mapping[str, Any]) -> dict[str, str]:
 def data_section(results: Sequence[Result]) -> Section:
     """Return the fingerprint of every data set; runs that read other data under one name are told."""
     known = dict.fromkeys(name for result in results for name in result.fingerprints)
-    rows = [(name, alike(r.fingerprints.get(name, "")[:DIGEST] for r in results)) for name in known]
+    rows = [(name, distinct(r.fingerprints.get(name, "")[:DIGEST] for r in results)) for name in known]
     if not rows:
         return Section("Data", ())
     parts: list[Part] = [word_table("Fingerprints of the data", ("fingerprint",), rows)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from cse_cli.core.results import STS_TASKS, Result, average
+from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.recipe.files import recipe_name
 from registry import papers
 from registry.errors import CseError
@@ -88,7 +88,7 @@ def _source_lines(known: Mapping[str, Reproduction], *, notes: bool) -> Iterator
 def _run_line(result: Result, known: Mapping[str, Reproduction]) -> str:
     """Return a run's line: its average's position, and the tasks that leave their range; "" where nothing is known."""
     every = {
-        score: average(result.scores, STS_TASKS, METRIC)
+        score: paper_average(result.scores, STS_TASKS, METRIC)
         if score == AVERAGE
         else result.scores.get(score, {}).get(METRIC)
         for score in known

@@ -21,7 +21,7 @@ from cse_cli.analysis.figures import (
 )
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.analysis.runs import StatusOf, configurations, recipe_status
-from cse_cli.core.plotting import Heading, save, styled
+from cse_cli.core.plotting import Heading, house_style, save
 from cse_cli.core.results import STS_TASKS, Result
 from registry import papers
 from registry.papers import AVERAGE
@@ -205,7 +205,7 @@ def draw_run(
         data: Evaluator → "dataset/split" names it read, for the titles.
     """
     files: list[Path] = []
-    with styled():
+    with house_style():
         for name, figure in run_figures(FinishedRun(result, series, data or {})):
             folder.mkdir(parents=True, exist_ok=True)
             files += save(figure, folder / name)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from cse_cli.core.paths import runs as run_folders
-from cse_cli.core.results import STS_TASKS, Result, average
+from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.recipe.files import all_recipes, all_studies, name_of, recipe_name
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Recipe, data_identity
@@ -102,7 +102,7 @@ class Configuration:
     def averages(self, evaluators: Sequence[str], metric: str, *, untrained: bool = False) -> list[float]:
         """Return the papers' average of every seed, or nothing where one seed lacks a score."""
         scores = [result.untrained if untrained else result.scores for result in self.results]
-        found = [average(of_seed, evaluators, metric) for of_seed in scores]
+        found = [paper_average(of_seed, evaluators, metric) for of_seed in scores]
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else []
 
@@ -291,12 +291,12 @@ def _recipe_name(name: str) -> str:
     return name_of(Path(name)) if name.endswith(".toml") else name
 
 
-def _method_of_recipe(letter: str, asked: str, results: Sequence[Result]) -> Method:
+def _method_of_recipe(letter: str, argument: str, results: Sequence[Result]) -> Method:
     """Return the runs of the recipe as it is today, else of what it was when it last ran."""
-    name = _recipe_name(asked)
+    name = _recipe_name(argument)
     named = [result for result in results if _recipe_name(result.recipe) == name]
     try:
-        today = load(asked).recipe.hash()
+        today = load(argument).recipe.hash()
     except CseError:
         if not named:
             raise
@@ -305,23 +305,23 @@ def _method_of_recipe(letter: str, asked: str, results: Sequence[Result]) -> Met
     if runs:
         return Method(letter, name, by_seed(runs))
     if not named:
-        raise CseError(f"no finished run of recipe '{asked}'", f"`cse run {asked} --seeds 5` makes some")
+        raise CseError(f"no finished run of recipe '{argument}'", f"`cse run {argument} --seeds 5` makes some")
     last = last_finished(named)
     why = "its recipe is found no more" if today is None else "no run of today's recipe has finished"
     note = f"{why}: those of {last.finished:%Y-%m-%d} are taken, hash {last.recipe_hash[:8]}"
     return Method(letter, name, by_seed(run for run in named if run.recipe_hash == last.recipe_hash), (note,))
 
 
-def _method_of_run(letter: str, asked: str, results: Sequence[Result]) -> Method:
+def _method_of_run(letter: str, argument: str, results: Sequence[Result]) -> Method:
     known = reader.list_names()
-    if not _names_run(asked, known):
+    if not _names_run(argument, known):
         recipes = {_recipe_name(result.recipe) for result in results}
-        near = suggestion(asked, [*all_recipes(), *recipes, *(run.run_id[:8] for run in known)])
+        near = suggestion(argument, [*all_recipes(), *recipes, *(run.run_id[:8] for run in known)])
         raise UnknownNameError(
-            f"'{asked}' is neither a recipe nor a run.{near}",
+            f"'{argument}' is neither a recipe nor a run.{near}",
             "`cse runs ls` and `cse list recipes` show what there is; the path of a recipe ends in .toml",
         )
-    run_id = reader.find_run(asked)
+    run_id = reader.find_run(argument)
     found = next((result for result in results if result.run_id == run_id), None)
     if found is None:
         status = next(run.status for run in known if run.run_id == run_id)
@@ -333,29 +333,29 @@ def _names_run(text: str, known: Iterable[RecordedRun]) -> bool:
     return any(run.run_id.startswith(text.lower()) or run.name == text for run in known)
 
 
-def find_reported_run(asked: str, results: Sequence[Result]) -> str:
+def find_reported_run(argument: str, results: Sequence[Result]) -> str:
     """Return the id of the run whose id starts so, or that is called so.
 
     Args:
-        asked: As the command line names it.
+        argument: As the command line names it.
         results: All finished runs.
 
     Raises:
         CseError: There is none; a recipe's name is answered with its newest run.
     """
     known = reader.list_names()
-    if _names_run(asked, known):
-        return reader.find_run(asked)
-    if asked in all_recipes():
-        of_recipe = [result for result in results if result.recipe == asked]
+    if _names_run(argument, known):
+        return reader.find_run(argument)
+    if argument in all_recipes():
+        of_recipe = [result for result in results if result.recipe == argument]
         newest = f"`cse report {str(last_finished(of_recipe).run_id)[:8]}`: its newest" if of_recipe else ""
         raise CseError(
-            f"'{asked}' is a recipe; a report is about one of its runs, beside all its seeds",
-            newest or f"`cse run {asked}` makes one",
+            f"'{argument}' is a recipe; a report is about one of its runs, beside all its seeds",
+            newest or f"`cse run {argument}` makes one",
         )
-    near = suggestion(asked, [*all_studies(), *(run.name for run in known), *(run.run_id[:8] for run in known)])
+    near = suggestion(argument, [*all_studies(), *(run.name for run in known), *(run.run_id[:8] for run in known)])
     raise UnknownNameError(
-        f"'{asked}' is neither a run nor a study.{near}", "`cse runs ls` and `cse list studies` show what there is"
+        f"'{argument}' is neither a run nor a study.{near}", "`cse runs ls` and `cse list studies` show what there is"
     )
 
 
@@ -390,7 +390,7 @@ class ReportedRun:
     @property
     def configuration(self) -> Configuration:
         """The seeds as the leaderboard shows them."""
-        # A recipe may have got its paper's row only later: hashes are alike, so all are asked for the run's.
+        # A recipe may have got its paper's row only later: hashes are alike, so all are argument for the run's.
         paper = self.result.paper
         (found,) = configurations([run.model_copy(update={"paper": paper}) for run in self.results])
         return found

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -17,9 +18,9 @@ from cse_cli.analysis.evidence import metric_value
 from cse_cli.analysis.figures import GUIDE, STEPS, add_legend, axis_by_step, line_style
 from cse_cli.analysis.paper_tables import StudyRuns
 from cse_cli.analysis.run_figures import unit
-from cse_cli.core.plotting import COLUMN, OURS, PAGE, PAPER, Heading, blank
+from cse_cli.core.plotting import COLUMN, OURS, PAGE, PAPER, Heading, house_style, new_figure, save
 from cse_cli.core.results import Result
-from cse_cli.recipe.cells import Cell, table_of
+from cse_cli.recipe.cells import Cell, paper_table
 from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import setting
 from cse_cli.recipe.schema import Recipe
@@ -40,6 +41,8 @@ SPARE = 0.12
 """Part of a range left free at both of its ends."""
 ROOM = 2.0
 """Times the wider of two ranges that one axis may hold: beyond it, each gets a panel."""
+DECADES = 100.0
+"""Quotient of the ends of a logarithmic axis from which only powers of ten are written below it."""
 SAME = 0.005
 """Difference below which levels before training print alike."""
 
@@ -121,7 +124,7 @@ class StudyPoints:
         self.study = runs.study
         self.figure = runs.study.figure or FigureSpec(x=ROW)
         self.cells = [cell for cell, _ in runs.cells]
-        self.table = table_of(runs.study)
+        self.table = paper_table(runs.study)
         self.current = runs.current
         self._sideways = len({cell.row for cell in self.cells}) == 1 and len(self.cells) > 1
         """Whether the settings stand beside each other in one row, not below each other."""
@@ -200,6 +203,21 @@ class StudyPoints:
         return ", ".join(headings) if self._sideways and headings else cell.row
 
 
+def draw_study(runs: StudyRuns, folder: Path) -> list[Path]:
+    """Write, as SVG and as PNG, the figure that a study asks for; return the files: none without anything to draw.
+
+    Args:
+        runs: Of the study; its runs as the recipes are today count.
+        folder: Made if missing. The files are named after the study.
+    """
+    with house_style():
+        figure = study_figure(runs)
+        if figure is None:
+            return []
+        folder.mkdir(parents=True, exist_ok=True)
+        return save(figure, folder / runs.study.name.rpartition("/")[2])
+
+
 def study_figure(runs: StudyRuns) -> Figure | None:
     """Return the figure that a study asks for, None without anything to draw; to be drawn and saved inside `styled`."""
     if runs.study.figure is None or not runs.current:
@@ -268,8 +286,8 @@ class Series:
     span: Range
 
 
-def _series(points: Sequence[Point], paper: str) -> list[Series]:
-    """Return ours and, where anything is printed, the paper's."""
+def _series(points: Sequence[Point], paper: str) -> tuple[list[Series], int]:
+    """Return ours and, where anything is printed, the paper's; and how many panels show them."""
     printed = {"color": PAPER, "marker": "s", "linestyle": (0, (4, 2)), "markerfacecolor": "white"}
     found: list[Series] = []
     for name, number, style in (
@@ -280,7 +298,9 @@ def _series(points: Sequence[Point], paper: str) -> list[Series]:
         if numbers:
             span = min(mean - std for mean, std in numbers), max(mean + std for mean, std in numbers)
             found.append(Series(name, number, style, span))
-    return found
+    placed = [point for point in points if point.x is not None] or points
+    one_line = len({point.line for point in placed}) == 1
+    return found, 1 if one_line and fit_together([one.span for one in found]) else len(found)
 
 
 def fit_together(ranges: Sequence[Range]) -> bool:
@@ -300,37 +320,28 @@ def _draw_sweep(points: Sequence[Point], spec: FigureSpec, score: str, paper: st
 
     A second axis would let the choice of its scale decide how alike both look; with equal spans slopes can be compared.
     """
-    series = _series(points, paper)
-    lines = list(dict.fromkeys(point.line for point in points if point.x is not None))
-    panels = 1 if len(lines) <= 1 and fit_together([one.span for one in series]) else len(series)
-    figure = blank(heading, height=0.4 + (1.4 if panels > 1 else 1.8) * panels)
+    series, panels = _series(points, paper)
+    figure = new_figure(heading, height=0.4 + (1.4 if panels > 1 else 1.8) * panels)
     every = list(figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
     joined = not spec.x.startswith(MEASURE) or spec.lines is not None
+    _draw_series(every, series, [(point.x, point) for point in points if point.x is not None], "y", joined=joined)
     for place, one in enumerate(series):
-        axes = every[place % panels]
-        for number, line in enumerate(lines):
-            own = sorted(
-                (p.x, *found) for p in points if p.line == line and p.x is not None and (found := one.number(p))
-            )
-            style = dict(one.style if len(lines) == 1 else line_style(number))
-            style |= {} if joined else {"linestyle": "none"}
-            label = one.name if panels < len(series) else line
-            if own:
-                x, mean, std = zip(*own, strict=True)
-                axes.errorbar(x, mean, yerr=std if any(std) else None, label=label or None, zorder=3, **BARS, **style)
-        _draw_levels(axes, [(p.label, found) for p in points if p.x is None and (found := one.number(p))])
-    _decorate(figure, every, series, "y")
+        _draw_levels(
+            every[place % panels], [(p.label, found) for p in points if p.x is None and (found := one.number(p))]
+        )
+    add_legend(figure)
+    axis = every[-1].xaxis
     if spec.log_x:
+        placed = [point.x for point in points if point.x is not None]
         every[-1].set_xscale("log")
-        every[-1].xaxis.set_minor_formatter(NullFormatter())
-    every[-1].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if spec.log_x else MaxNLocator(6))
-    every[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(placed) < DECADES * min(placed) else (1,)))
+        axis.set_minor_formatter(NullFormatter())
+    else:
+        axis.set_major_locator(MaxNLocator(6))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     every[-1].set_xlabel(spec.xlabel or spec.x.removeprefix(MEASURE))
     figure.supylabel(score, fontsize=7.5) if panels > 1 else every[0].set_ylabel(score)
     return figure
-
-
-BARS: dict[str, Any] = {"capsize": 2, "elinewidth": 0.8}
 
 
 def _draw_levels(axes: Axes, levels: Sequence[tuple[str, MeanStd]]) -> None:
@@ -343,24 +354,14 @@ def _draw_levels(axes: Axes, levels: Sequence[tuple[str, MeanStd]]) -> None:
 
 def _draw_names(points: Sequence[Point], score: str, paper: str, heading: Heading) -> Figure:
     """Return a row a setting: both in one panel where scores lie close, else beside each other with equal spans."""
-    series = _series(points, paper)
+    series, panels = _series(points, paper)
     names = list(dict.fromkeys(point.label for point in points))
-    lines = list(dict.fromkeys(point.line for point in points))
-    panels = 1 if len(lines) == 1 and fit_together([one.span for one in series]) else len(series)
     wrapped = [textwrap.fill(name, LETTERS) for name in names]
     tall = 0.06 + 0.13 * max(1 + name.count("\n") for name in wrapped)
-    figure = blank(heading, PAGE if panels > 1 else COLUMN, 0.7 + tall * len(names))
+    figure = new_figure(heading, PAGE if panels > 1 else COLUMN, 0.7 + tall * len(names))
     every = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
-    for place, one in enumerate(series):
-        for number, line in enumerate(lines):
-            own = [(names.index(p.label), *found) for p in points if p.line == line and (found := one.number(p))]
-            style = {**(one.style if len(lines) == 1 else line_style(number)), "linestyle": "none"}
-            label = one.name if panels < len(series) else line
-            if own:
-                y, mean, std = zip(*own, strict=True)
-                bars = std if any(std) else None
-                every[place % panels].errorbar(mean, y, xerr=bars, label=label or None, zorder=3, **BARS, **style)
-    _decorate(figure, every, series, "x")
+    _draw_series(every, series, [(names.index(point.label), point) for point in points], "x", joined=False)
+    add_legend(figure)
     for axes in every:
         axes.set_xlabel(score)
     every[0].set_yticks(range(len(names)), wrapped, parse_math=False)
@@ -368,28 +369,44 @@ def _draw_names(points: Sequence[Point], score: str, paper: str, heading: Headin
     return figure
 
 
-def _decorate(figure: Figure, every: Sequence[Axes], series: Sequence[Series], scores: str) -> None:
-    """Add grid, legend and, where each series has a panel, its name and a span as long as the others'.
+def _draw_series(
+    every: Sequence[Axes], series: Sequence[Series], placed: Sequence[tuple[float, Point]], scores: str, *, joined: bool
+) -> None:
+    """Draw each line of each series with the deviations of its points, in one panel or in one for each series.
 
     Args:
-        figure: With one panel, or one for each of the series.
-        every: Its panels.
+        every: The panels.
         series: What they show.
+        placed: Points with their places on the other axis.
         scores: Axis of the scores: "x" or "y".
+        joined: Whether the points of a line are joined.
     """
+    lines = list(dict.fromkeys(point.line for _, point in placed))
     spans = equal_spans([one.span for one in series])
-    for place, axes in enumerate(every):
+    for panel, (one, span) in enumerate(zip(series, spans, strict=True)):
+        axes = every[panel % len(every)]
+        for number, line in enumerate(lines):
+            own = sorted((at, *found) for at, point in placed if point.line == line and (found := one.number(point)))
+            style = dict(one.style if len(lines) == 1 else line_style(number)) | (
+                {} if joined else {"linestyle": "none"}
+            )
+            if own:
+                at, mean, std = zip(*own, strict=True)
+                label = one.name if len(every) < len(series) else line
+                x, y = (mean, at) if scores == "x" else (at, mean)
+                bars: dict[str, Any] = {f"{scores}err": std, "capsize": 2, "elinewidth": 0.8} if any(std) else {}
+                axes.errorbar(x, y, label=label or None, zorder=3, **bars, **style)
         (axes.xaxis if scores == "x" else axes.yaxis).set_major_locator(MaxNLocator(5, steps=STEPS))
-        axes.grid()
         if len(every) > 1:
-            axes.set_title(series[place].name, loc="left", fontsize=7, parse_math=False)
-            (axes.set_xlim if scores == "x" else axes.set_ylim)(spans[place])
-    add_legend(figure)
+            axes.set_title(one.name, loc="left", fontsize=7, parse_math=False)
+            (axes.set_xlim if scores == "x" else axes.set_ylim)(span)
+    for axes in every:
+        axes.grid()
 
 
 def draw_curves(curves: Sequence[Curve], xlabel: str, ylabel: str, heading: Heading) -> Figure:
     """Return the mean over the seeds by step in a band of one standard deviation, its highest point marked."""
-    figure = blank(heading, height=2.1 + 0.13 * len(curves))
+    figure = new_figure(heading, height=2.1 + 0.13 * len(curves))
     axes = figure.add_subplot()
     for place, curve in enumerate(curves):
         at_steps = [mean_std(scores) for scores in zip(*curve.scores, strict=True)]

@@ -32,7 +32,7 @@ from rich.table import Column
 
 
 @dataclass(frozen=True)
-class Started:
+class RunInfo:
     """What is about to run, printed before the first step.
 
     Args:
@@ -67,7 +67,7 @@ class Observer(Protocol):
     def downloading(self, what: str, done: int, total: int | None) -> None:
         """Bytes of a file arrive; `total` is None where the server does not say how many there are."""
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunInfo) -> None:
         """Training begins or goes on."""
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
@@ -86,7 +86,7 @@ class Observer(Protocol):
         """The run was interrupted; None: before its first step, so that there is nothing to resume."""
 
 
-class Silent:
+class SilentObserver:
     """An observer that shows nothing."""
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
@@ -95,7 +95,7 @@ class Silent:
     def downloading(self, what: str, done: int, total: int | None) -> None:
         """Show nothing."""
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunInfo) -> None:
         """Show nothing."""
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
@@ -119,7 +119,7 @@ PLAIN_EVERY = 10.0
 """Seconds between plain progress lines where there is no terminal."""
 
 
-class Screen(Silent):
+class Screen(SilentObserver):
     """Shows runs on stderr: a live bar in a terminal, plain lines elsewhere. A context manager around the runs."""
 
     def __init__(self, console: Console | None = None) -> None:
@@ -185,7 +185,7 @@ class Screen(Silent):
         self._preparing, self._last_line = what, now
         self.console.print(f"[dim]{escape(what)}{count} …[/dim]", soft_wrap=True)
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunInfo) -> None:
         """Print what runs where, then open the progress bar."""
         again = f", going on after step {run.done}" if run.done else ""
         self.console.print(
@@ -257,7 +257,7 @@ class Screen(Silent):
             self._bar = None
 
 
-class BegunScreen(Screen):
+class RunScreen(Screen):
     """The screen of a single run, which also passes the run's id on.
 
     Args:
@@ -268,13 +268,13 @@ class BegunScreen(Screen):
         super().__init__()
         self._begun = begun
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunInfo) -> None:
         """Pass the id on, and print what runs."""
         self._begun(run.run_id)
         super().started(run)
 
 
-class RunLines(BegunScreen):
+class RunLines(RunScreen):
     """Plain lines of one run among several at once."""
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:

@@ -102,53 +102,53 @@ def worker_devices(device: str, workers: int | None) -> list[str]:
     return [f"cuda:{number % found}" for number in range(count)] if found > 1 else [device] * count
 
 
-VARIABLE = "OMP_NUM_THREADS"
-VARIABLES = (VARIABLE, "MKL_NUM_THREADS")
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+THREAD_VARIABLES = (THREADS_VARIABLE, "MKL_NUM_THREADS")
 """Numbers of threads set by hand; they stay as they are."""
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 
 
-def environment(processes: int, device: str) -> dict[str, str]:
+def worker_environment(processes: int, device: str) -> dict[str, str]:
     """Return the environment of one of several processes: with its share of the cores, if it computes on them.
 
     A number of threads that was set by hand stays.
     """
     own = dict(os.environ)
     if device == "cpu" or not torch.cuda.is_available():
-        own.setdefault(VARIABLE, str(max(1, allowed() // processes)))
+        own.setdefault(THREADS_VARIABLE, str(max(1, usable_threads() // processes)))
     return own
 
 
-def settle() -> int:
+def limit_torch_threads() -> int:
     """Let torch use no more threads than `allowed`, unless their number was set by hand; return the number used.
 
     Threads beyond a container's quota wait for each other at every operation: all stand still until the next period.
     """
-    if chosen_by_hand() is None and allowed() < torch.get_num_threads():
-        torch.set_num_threads(allowed())
+    if thread_setting() is None and usable_threads() < torch.get_num_threads():
+        torch.set_num_threads(usable_threads())
     return torch.get_num_threads()
 
 
-def allowed() -> int:
+def usable_threads() -> int:
     """Return how many threads can compute at once without being held back: a part of a core is none."""
-    limit = quota()
-    return affinity() if limit is None else max(1, min(affinity(), int(limit)))
+    limit = core_quota()
+    return schedulable_cores() if limit is None else max(1, min(schedulable_cores(), int(limit)))
 
 
-def affinity() -> int:
+def schedulable_cores() -> int:
     """Return the cores that this process may be scheduled on; torch respects these."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def quota() -> float | None:
+def core_quota() -> float | None:
     """Return how many cores' time the container gets, None where it is not limited; torch ignores this."""
     return min(_quotas(), default=None)
 
 
-def chosen_by_hand() -> str | None:
+def thread_setting() -> str | None:
     """Return the variable that sets the number of threads, as NAME=value; None where there is none."""
-    return next((f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name)), None)
+    return next((f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if os.environ.get(name)), None)
 
 
 def _quotas() -> Iterator[float]:

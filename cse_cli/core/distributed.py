@@ -25,7 +25,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.functional import pad
 
 from cse_cli.core import processes as leaving
-from cse_cli.core.processes import Place, lives
+from cse_cli.core.processes import ProcessRank, is_alive
 from registry.distributed import rank, single_process, world_size
 from registry.errors import CseError, RunFailedError
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def joined(here: Place, device: str) -> Iterator[None]:
+def joined(here: ProcessRank, device: str) -> Iterator[None]:
     """Join the processes that train together while the block lasts; a single one joins nothing.
 
     After a failure the group is not left in order, since that may wait for processes that are gone: end the process.
@@ -71,7 +71,7 @@ def joined(here: Place, device: str) -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def own_device(here: Place, device: str) -> torch.device | None:
+def own_device(here: ProcessRank, device: str) -> torch.device | None:
     """Return the CUDA device of a process among several; None where they compute on the CPU.
 
     Raises:
@@ -92,7 +92,7 @@ def own_device(here: Place, device: str) -> torch.device | None:
     return torch.device("cuda", here.local)
 
 
-def is_first_refused(here: Place, device: str) -> bool:
+def is_first_refused(here: ProcessRank, device: str) -> bool:
     """Whether no process of this machine before this one is without a device: one message is enough."""
     for local in range(here.local):
         try:
@@ -106,7 +106,7 @@ _hosts: list[tuple[Any, Any]] = []
 """The process group that the hosts' group was made for, and that group."""
 
 
-def from_first(make: Callable[[], T], meanwhile: Callable[[], None] | None = None) -> T:
+def run_on_rank0(make: Callable[[], T], meanwhile: Callable[[], None] | None = None) -> T:
     """Return what `make` gives on rank 0, which runs it by itself while the others wait for the result.
 
     Args:
@@ -132,7 +132,7 @@ def from_first(make: Callable[[], T], meanwhile: Callable[[], None] | None = Non
     return made
 
 
-def after_first(make: Callable[[], T]) -> T:
+def rank0_first(make: Callable[[], T]) -> T:
     """Return what `make` gives here; rank 0 runs it before the others begin.
 
     What it leaves on disk is there for them; what it raises there is raised everywhere.
@@ -140,11 +140,11 @@ def after_first(make: Callable[[], T]) -> T:
     if world_size() == 1:
         return make()
     made: list[T] = []
-    from_first(lambda: made.append(make()))
+    run_on_rank0(lambda: made.append(make()))
     return made[0] if made else make()
 
 
-def from_all(value: T) -> list[T]:
+def gather_objects(value: T) -> list[T]:
     """Return the values of all processes, by rank."""
     if world_size() == 1:
         return [value]
@@ -160,7 +160,7 @@ def shared(value: Any = None) -> Any:
     return held[0]
 
 
-def rows_at_first(local: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+def gather_rows(local: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """Return, on rank 0, each process's (n, D) rows on the CPU, by rank; on the others nothing.
 
     Args:
@@ -217,13 +217,13 @@ class _Roster:
     """
 
     store: Store
-    here: Place
+    here: ProcessRank
 
 
 _rosters: list[_Roster] = []
 
 
-def _register(store: Store, here: Place) -> None:
+def _register(store: Store, here: ProcessRank) -> None:
     """Write this process's host and id for the others; wait for rank 0's."""
     kept = PrefixStore("cse/roster", store)
     kept.set(str(here.rank), json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
@@ -297,6 +297,6 @@ def _dead(roster: _Roster) -> LostRankError | None:
     gone = [
         f"rank {rank} of {roster.here.world} (pid {one['pid']} on {one['host']})"
         for rank, one in known.items()
-        if one["host"] == socket.gethostname() and not lives(one["pid"], None)
+        if one["host"] == socket.gethostname() and not is_alive(one["pid"], None)
     ]
     return LostRankError(f"{', '.join(gone)} ended without a message: killed, or crashed") if gone else None

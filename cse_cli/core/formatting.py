@@ -43,7 +43,7 @@ def interval(low: float | None, high: float | None) -> str:
     return UNSET if low is None or high is None else f"{signed(low)} … {signed(high)}"
 
 
-def probability(p: float | None) -> str:
+def p_value(p: float | None) -> str:
     """Return a p-value."""
     return UNSET if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
@@ -59,7 +59,7 @@ def setting(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def alike(values: Iterable[object]) -> str:
+def distinct(values: Iterable[object]) -> str:
     """Return the different values, each once; empty ones are left out."""
     return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
 
@@ -71,7 +71,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def day(moment: datetime) -> str:
+def date_and_time(moment: datetime) -> str:
     """Return date and time."""
     return f"{moment:%Y-%m-%d %H:%M %Z}".strip()
 

@@ -87,7 +87,7 @@ class Heading:
 
 
 @contextmanager
-def styled() -> Iterator[None]:
+def house_style() -> Iterator[None]:
     """Draw and save in this project's style inside the block; the caller's own settings are back after it."""
     installed = set(font_manager.get_font_names())
     fonts = ["DejaVu Sans", *(name for name in _CHINESE if name in installed)]
@@ -98,7 +98,7 @@ def styled() -> Iterator[None]:
         yield
 
 
-def blank(heading: Heading, width: float = COLUMN, height: float = 2.0) -> Figure:
+def new_figure(heading: Heading, width: float = COLUMN, height: float = 2.0) -> Figure:
     """Return an empty figure under its heading; no display, no state outside it.
 
     Args:

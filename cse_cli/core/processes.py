@@ -28,7 +28,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessRank:
     """One of several processes.
 
     Args:
@@ -42,7 +42,7 @@ class Place:
     local: int = 0
 
 
-def place() -> Place | None:
+def place() -> ProcessRank | None:
     """Return the rank that torchrun's environment gives this process; None where it gives none.
 
     Raises:
@@ -52,9 +52,9 @@ def place() -> Place | None:
     if len(given) < len(VARIABLES):  # some schedulers set RANK alone
         return None
     try:
-        found = Place(int(given["RANK"]), int(given["WORLD_SIZE"]), int(given["LOCAL_RANK"]))
+        found = ProcessRank(int(given["RANK"]), int(given["WORLD_SIZE"]), int(given["LOCAL_RANK"]))
     except ValueError:
-        found = Place(-1)
+        found = ProcessRank(-1)
     if not (0 <= found.rank < found.world and found.local >= 0):
         shown = ", ".join(f"{name}={value}" for name, value in given.items())
         raise CseError(f"the environment says {shown}", "start with torchrun, or unset these for a run of one process")
@@ -161,7 +161,7 @@ def _go_on_until_rank_0_stops() -> None:
 
 
 def _is_gone(pid: int) -> bool:
-    return not lives(pid, None)
+    return not is_alive(pid, None)
 
 
 def _seconds(number: int) -> float:
@@ -171,7 +171,7 @@ def _seconds(number: int) -> float:
 _CLOCK_SECONDS = 2.0
 
 
-def lives(pid: int, started: str | None) -> bool:
+def is_alive(pid: int, started: str | None) -> bool:
     """Tell whether a process of this machine is alive; `started` is its start time in seconds, None is not checked."""
     try:
         process = psutil.Process(pid)

@@ -129,14 +129,14 @@ class Result(BaseModel):
     finished: datetime
 
 
-def average(scores: Scores, evaluators: Sequence[str], metric: str) -> float | None:
+def paper_average(scores: Scores, evaluators: Sequence[str], metric: str) -> float | None:
     """Return the papers' average: of scores rounded to two decimals; None where one is missing."""
     values = [scores.get(name, {}).get(metric) for name in evaluators or STS_TASKS]
     known = [round(value, 2) for value in values if value is not None]
     return fmean(known) if len(known) == len(values) else None
 
 
-FOLDER = "series"
+SERIES_FOLDER = "series"
 """Artifact folder: one `<evaluator>.npz` each, an array a name."""
 
 Series = Mapping[str, Sequence[float]]

@@ -132,7 +132,7 @@ def is_finished(run_id: str) -> bool:
     return (runs() / run_id / FINISHED).exists()
 
 
-def unfinished(resolved: Mapping[str, Any]) -> list[RunFolder]:
+def unfinished_runs(resolved: Mapping[str, Any]) -> list[RunFolder]:
     """Return the unfinished runs of a resolved recipe, the one with the newest file first."""
     found: list[tuple[float, RunFolder]] = []
     for file in runs().glob("*/run.json"):

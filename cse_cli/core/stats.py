@@ -96,13 +96,13 @@ class Score(BaseModel):
         return self.model_copy(update={"marks": tuple(marks), "significant": significant})
 
 
-def beside_one_run(values: Sequence[float], printed: float | None) -> Score:
+def score_against_number(values: Sequence[float], printed: float | None) -> Score:
     """Compare our seeds with one printed number: is it outside the range in which one more run of ours would fall?"""
     n = len(values)
     return _score(values, printed, spread=math.sqrt(1 + 1 / n), differences=values)
 
 
-def beside_untrained(values: Sequence[float], before: Sequence[float]) -> Score:
+def score_against_untrained(values: Sequence[float], before: Sequence[float]) -> Score:
     """Compare our seeds with their own untrained encoders, seed by seed."""
     gains = [after - start for after, start in zip(values, before, strict=True)]
     return _score(values, fmean(before), spread=math.sqrt(1 / len(values)), differences=gains)
@@ -117,7 +117,7 @@ def _score(values: Sequence[float], reference: float | None, spread: float, diff
     return Score(mean=mean, std=stdev(values) if n > 1 else None, n=n, reference=reference, significant=significant)
 
 
-def alone(values: Sequence[float]) -> Score:
+def score_alone(values: Sequence[float]) -> Score:
     """Compare our seeds with nothing."""
     return _score(values, None, 1.0, values)
 
@@ -167,7 +167,7 @@ class Paired(BaseModel):
         return len(self.seeds) > 1 and self.t is None
 
 
-def paired(seeds: Sequence[int], first: Sequence[float], second: Sequence[float]) -> Paired:
+def compare_paired(seeds: Sequence[int], first: Sequence[float], second: Sequence[float]) -> Paired:
     """Return the paired comparison of scores that belong together by position."""
     differences = [after - before for before, after in zip(first, second, strict=True)]
     plain = Paired(

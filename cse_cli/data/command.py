@@ -207,7 +207,6 @@ def check_recipes(
     """Validate recipes, and studies cell by cell: names, types, ranges, references. Needs no model, data or network."""
     from cse_cli.core.console import write_json
     from cse_cli.data.check import check_file, recipe_files
-    from cse_cli.recipe.completion import remember
     from cse_cli.recipe.view import print_checks
 
     files = recipe_files(paths or [])
@@ -222,7 +221,6 @@ def check_recipes(
         print_checks(checks)
     if wrong:
         raise typer.Exit(2)
-    remember()
 
 
 def _show_requirements(files: list[Path], *, as_json: bool) -> int:

@@ -1,4 +1,4 @@
-"""Training text that is read on the way, shard by shard: it need not fit on a disk, and nothing waits for tokens.
+"""Training text that is read during training, shard by shard: it need not fit on a disk, and nothing waits for tokens.
 
 Each process reads its own shards, or every n-th row where shards cannot be shared evenly. The order of shards depends
 on seed and epoch; rows are shuffled in blocks of `shuffle_buffer`. A checkpoint keeps the place at which the current
@@ -36,7 +36,7 @@ BUFFER = 10_000
 
 @dataclass(frozen=True)
 class StreamedText:
-    """Text whose rows nobody has counted.
+    """Text whose number of rows is not known.
 
     Args:
         files: Its shards, with the columns asked for.

@@ -8,19 +8,18 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from filelock import FileLock
 
 from cse_cli.core import paths as home
-from cse_cli.core.devices import allowed
+from cse_cli.core.devices import usable_threads
+from cse_cli.core.processes import end_with_parent
 from registry import hub
 from registry.errors import CseError
 from registry.tokens import Vocabulary
@@ -118,8 +117,8 @@ def processes(shards: int) -> int:
     """Return how many processes tokenise: `CSE_TOKENIZE_PROCESSES`, else one for every `THREADS` cores."""
     asked = os.environ.get("CSE_TOKENIZE_PROCESSES", "")
     if asked and not (asked.isdecimal() and int(asked) > 0):
-        raise CseError(f"CSE_TOKENIZE_PROCESSES={asked} is no number of processes", "give a number from 1")
-    return max(1, min(int(asked) if asked else allowed() // THREADS, shards))
+        raise CseError(f"CSE_TOKENIZE_PROCESSES={asked} is not a number of processes", "give a number from 1")
+    return max(1, min(int(asked) if asked else usable_threads() // THREADS, shards))
 
 
 @dataclass(frozen=True)
@@ -211,7 +210,7 @@ def _make_in_processes(
     """Make files in spawned processes: the tokenizer's threads do not survive a fork."""
     context = multiprocessing.get_context("spawn")
     done, counted = context.Value("q", 0), 0
-    arguments = (tokeniser, tokeniser.vocabulary.fingerprint, done, hub.used(), max(1, allowed() // number))
+    arguments = (tokeniser, tokeniser.vocabulary.fingerprint, done, hub.used(), max(1, usable_threads() // number))
     with ProcessPoolExecutor(number, context, _start_worker, arguments) as pool:
         waiting = {pool.submit(_write_shard, shard) for shard in shards}
         try:
@@ -234,7 +233,7 @@ _worker: list[tuple[_Tokeniser, Any]] = []
 def _start_worker(tokeniser: _Tokeniser, fingerprint: str, done: Any, commits: dict[str, str], threads: int) -> None:
     """Prepare a process: the tokenizer is loaded by name, at the commit that the run has, and must be the same."""
     os.environ["RAYON_NUM_THREADS"] = str(threads)  # before the tokenizer is loaded
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     hub.pin(commits)
     if tokeniser.vocabulary.fingerprint != fingerprint:
         raise RuntimeError("the tokenizer differs from that of the first process")
@@ -249,11 +248,3 @@ def _write_shard(shard: _Shard) -> None:
             done.value += rows
 
     tokeniser.write(shard, count)
-
-
-def _end_with_parent() -> None:
-    """End this process if the first one is killed: nobody would read its queue's end."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait_for([parent.sentinel])
-        os._exit(1)

@@ -17,7 +17,7 @@ from typing import Protocol, Self
 from filelock import FileLock, Timeout
 
 from cse_cli.core import paths as home
-from cse_cli.core.devices import choose, settle, worker_devices
+from cse_cli.core.devices import choose, limit_torch_threads, worker_devices
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.tokens import Progress
 from cse_cli.data.translator import Batch, Settings, Translator, Workers
@@ -111,7 +111,7 @@ def translate_text(request: Request, progress: Progress, warn: Callable[[str], N
     devices = worker_devices(request.device, request.workers)
     if len(devices) == 1:
         choose(devices[0])
-        settle()
+        limit_torch_threads()
     if translator.warning:
         warn(translator.warning)
     rows = open_rows(request)

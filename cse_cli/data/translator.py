@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from cse_cli.core.devices import Compute, allowed, choose, chosen_by_hand
+from cse_cli.core.devices import Compute, choose, thread_setting, usable_threads
 from cse_cli.data.languages import Pair, instruction
 from registry.errors import CseError, RunFailedError
 from registry.models import digest, load_config, load_tokenizer, locate, quiet_transformers
@@ -291,8 +291,8 @@ class _Worker:
 
 def _work(connection: Connection, device: str, settings: Settings, batch_tokens: int | None, workers: int) -> None:
     """Translate what the parent sends; an empty answer asks for more."""
-    if device == "cpu" and chosen_by_hand() is None:
-        torch.set_num_threads(max(1, allowed() // workers))
+    if device == "cpu" and thread_setting() is None:
+        torch.set_num_threads(max(1, usable_threads() // workers))
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
         try:
             translator = Translator(settings, device, batch_tokens)

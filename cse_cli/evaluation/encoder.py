@@ -5,7 +5,6 @@ Where several processes train together, each encodes its share of the batches; t
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -14,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from cse_cli.core.devices import Compute
-from cse_cli.core.distributed import rows_at_first, shared
+from cse_cli.core.distributed import gather_rows, shared
 from cse_cli.data.batches import ViewPlan
 from cse_cli.evaluation.views import encode_view
 from registry.distributed import single_process
@@ -137,8 +136,7 @@ class VectorCache:
         self.limit = limit
         self.held = 0
         self._places: dict[str, tuple[int, int]] = {}
-        self._blocks: dict[int, Tensor] = {}
-        self._order: deque[tuple[int, tuple[str, ...]]] = deque()
+        self._blocks: dict[int, tuple[tuple[str, ...], Tensor]] = {}
         self._next = 0
 
     def __contains__(self, sentence: str) -> bool:
@@ -147,19 +145,18 @@ class VectorCache:
     def add(self, sentences: Sequence[str], vectors: Tensor) -> None:
         """Keep (n, D) vectors of n sentences that are not here."""
         block, self._next = self._next, self._next + 1
-        self._blocks[block] = vectors
-        self._order.append((block, tuple(sentences)))
+        self._blocks[block] = tuple(sentences), vectors
         self._places |= {sentence: (block, row) for row, sentence in enumerate(sentences)}
         self.held += vectors.nbytes
         while self.held > self.limit:
-            oldest, forgotten = self._order.popleft()
-            self.held -= self._blocks.pop(oldest).nbytes
+            forgotten, oldest = self._blocks.pop(next(iter(self._blocks)))
+            self.held -= oldest.nbytes
             for sentence in forgotten:
                 del self._places[sentence]
 
     def of(self, sentences: Sequence[str]) -> Tensor:
         """Return (n, D): the vectors of sentences that are all here."""
-        first = self._blocks[self._places[sentences[0]][0]]
+        _, first = self._blocks[self._places[sentences[0]][0]]
         found = torch.empty(len(sentences), first.shape[1])
         wanted: dict[int, tuple[list[int], list[int]]] = {}
         for row, sentence in enumerate(sentences):
@@ -168,7 +165,7 @@ class VectorCache:
             rows.append(row)
             places.append(place)
         for block, (rows, places) in wanted.items():
-            found[torch.tensor(rows)] = self._blocks[block][torch.tensor(places)]
+            found[torch.tensor(rows)] = self._blocks[block][1][torch.tensor(places)]
         return found
 
 
@@ -216,6 +213,6 @@ class ShardedEncoder(SentenceEncoder):
         if width is None:
             return []
         sizes = [[batch.stop - batch.start for batch in batches[one::world]] for one in range(world)]
-        gathered = rows_at_first(torch.cat([torch.empty(0, width), *own]), [sum(of) for of in sizes])
+        gathered = gather_rows(torch.cat([torch.empty(0, width), *own]), [sum(of) for of in sizes])
         parts = [list(torch.split(part, of)) for part, of in zip(gathered, sizes, strict=False)]
         return [parts[place % world][place // world] for place in range(len(batches))] if parts else []

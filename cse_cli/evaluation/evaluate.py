@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cse_cli.core.devices import Compute, choose, settle
-from cse_cli.core.distributed import from_first
+from cse_cli.core.devices import Compute, choose, limit_torch_threads
+from cse_cli.core.distributed import run_on_rank0
 from cse_cli.core.results import Scores
 from cse_cli.core.run_folder import model_of_run
 from cse_cli.data.batches import ViewPlan
@@ -49,7 +49,7 @@ def evaluate(
         with sharded.leading():
             return _scores(sharded, wanted, show)
 
-    return from_first(lead, meanwhile=sharded.follow)
+    return run_on_rank0(lead, meanwhile=sharded.follow)
 
 
 def _scores(encode: SentenceEncoder, wanted: Mapping[str, Evaluator], show: Callable[[str], None] | None) -> Scores:
@@ -146,7 +146,7 @@ def _score(
     settings: Settings,
     show: Callable[[str], None] | None,
 ) -> Scored:
-    settle()
+    limit_torch_threads()
     compute = choose(settings.device, "fp32")
     encoder, own_length = open_encoder(model_of_run(model) or model, settings.pooling)
     length = min(settings.max_length or own_length, own_length)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cse_cli.core.results import STS_TASKS, Result, average
+from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.recipe.errors import Keys, Problem, Problems, RecipeError
 from cse_cli.recipe.load import STUDY, LoadedRecipe, WrittenRecipe, changed, load, read
 from cse_cli.recipe.schema import Recipe
@@ -48,7 +48,7 @@ class Cell:
         return load(self.recipe, [*self.overrides, f"train.seed={seed}"], self.unset)
 
 
-def tag(study: Study, cell: Cell) -> str:
+def cell_tag(study: Study, cell: Cell) -> str:
     """Return what the tracking store calls a cell: study, row, and columns joined by "|"."""
     return f"{study.name}/{cell.row}/{'|'.join(cell.columns)}"
 
@@ -189,7 +189,7 @@ Values = dict[str, dict[str, list[float]]]
 """Row → heading → score of every seed."""
 
 
-def table_of(study: Study) -> Table | None:
+def paper_table(study: Study) -> Table | None:
     """Return the paper's table that a study answers; None for a figure, and for a free study."""
     if study.answers is None:
         return None
@@ -205,7 +205,7 @@ def values(study: Study, cells: Sequence[Cell], results: Mapping[str, Sequence[R
         cells: Its cells.
         results: Recipe hash → finished runs, one a seed.
     """
-    table = table_of(study)
+    table = paper_table(study)
     found: Values = {cell.row: {} for cell in cells}
     for cell in cells:
         runs = results.get(cell.hash, ())
@@ -217,7 +217,7 @@ def values(study: Study, cells: Sequence[Cell], results: Mapping[str, Sequence[R
 
 def headings(study: Study, found: Values) -> list[str]:
     """Return the columns in the paper's order, else as the study names them, else as they come."""
-    table = table_of(study)
+    table = paper_table(study)
     printed = [column.name for column in table.columns] if table else []
     named = [name for column in study.columns for name in column.names]
     known = dict.fromkeys(heading for row in found.values() for heading in row)
@@ -254,6 +254,6 @@ def _averaged(table: Table | None) -> Sequence[str]:
 
 def _read(result: Result, score: str, average_of: Sequence[str]) -> float | None:
     if score == AVERAGE:
-        return average(result.scores, average_of, "spearman")
+        return paper_average(result.scores, average_of, "spearman")
     evaluator, _, metric = score.partition(".")
     return result.scores.get(evaluator, {}).get(metric)

@@ -64,10 +64,6 @@ def complete_kind(incomplete: str) -> list[str]:
     return [kind for kind in (*KINDS, "recipes", "studies") if kind.startswith(incomplete)]
 
 
-def remember() -> None:
-    """Do nothing; callers lose it when the rooms are merged."""
-
-
 def _paths(incomplete: str) -> Iterator[tuple[str, str]]:
     folder, _, start = incomplete.rpartition("/")
     root = Path(folder) if folder else Path("/" if incomplete.startswith("/") else ".")

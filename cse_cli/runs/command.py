@@ -39,9 +39,9 @@ def run(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train and score recipes, or all cells of studies; record each run in MLflow."""
-    from cse_cli.core.processes import Place, among_others, end_with_parent, listen, place
+    from cse_cli.core.processes import ProcessRank, among_others, end_with_parent, listen, place
 
-    here = place() or Place()
+    here = place() or ProcessRank()
     if here.world > 1:
         listen(here.rank)  # before a library starts threads
         end_with_parent()

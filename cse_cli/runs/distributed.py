@@ -19,7 +19,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from cse_cli.core.devices import VARIABLE, environment
+from cse_cli.core.devices import THREADS_VARIABLE, worker_environment
 from cse_cli.core.paths import runs
 from cse_cli.core.processes import PATIENT_SECONDS
 from cse_cli.core.results import Result
@@ -39,9 +39,12 @@ def run_in_processes(job: Job, processes: int) -> Result:
         CseError: A process could not start or failed, with its own message, or was killed.
         KeyboardInterrupt: Ctrl-C; the run's end is recorded.
     """
+    agent = logging.getLogger("torch.distributed.elastic")  # `_root_cause` says what it logs, shorter
+    agent.addHandler(logging.NullHandler())
+    agent.propagate = False
     with JobFolder.of(job) as folder:
         try:
-            with _silent_agent(), _signal_handlers_restored(), _environment(processes, job.device):
+            with _signal_handlers_restored(), _environment(processes, job.device):
                 launch = elastic_launch(_config(processes, folder.path / "logs"), sys.executable)
                 launch("-m", "cse_cli.runs.worker", str(folder.path), str(os.getpid()))
         except ChildFailedError as error:
@@ -75,20 +78,6 @@ def _config(processes: int, logs: Path) -> LaunchConfig:
 
 
 @contextmanager
-def _silent_agent() -> Iterator[None]:
-    """Keep the agent's own log from the terminal: `_root_cause` says the same, shorter."""
-    logger = logging.getLogger("torch.distributed.elastic")
-    handler, before = logging.NullHandler(), logger.propagate
-    logger.addHandler(handler)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = before
-
-
-@contextmanager
 def _signal_handlers_restored() -> Iterator[None]:
     """Restore the handlers that the agent replaces."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -103,11 +92,11 @@ def _signal_handlers_restored() -> Iterator[None]:
 def _environment(processes: int, device: str) -> Iterator[None]:
     """Give the processes, which start with this one's environment, their share of the cores, and keep C++ quiet."""
     before = dict(os.environ)
-    threads = environment(processes, device).get(VARIABLE)
+    threads = worker_environment(processes, device).get(THREADS_VARIABLE)
     try:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # its warnings are about how training is written
         if threads is not None:
-            os.environ[VARIABLE] = threads
+            os.environ[THREADS_VARIABLE] = threads
         yield
     finally:
         os.environ.clear()

@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from threading import Lock
 
-from cse_cli.core.devices import environment
+from cse_cli.core.devices import worker_environment
 from cse_cli.core.distributed import LostRankError
 from cse_cli.core.results import Result
 from cse_cli.training.build import Job
@@ -96,7 +96,7 @@ def start_process(command: Sequence[str], device: str, count: int, stdout: int) 
     """Start one of `count` processes at once, in a session of its own, its stderr as a pipe."""
     return subprocess.Popen(
         command,
-        env=environment(count, device),
+        env=worker_environment(count, device),
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,

@@ -16,10 +16,10 @@ from typing import Any
 import torch.distributed as dist
 
 from cse_cli import tracking
-from cse_cli.core.console import Screen, Silent
+from cse_cli.core.console import Screen, SilentObserver
 from cse_cli.core.devices import choose, worker_devices
 from cse_cli.core.distributed import LostRankError, is_first_refused, joined, tell
-from cse_cli.core.processes import Place, end_with_parent
+from cse_cli.core.processes import ProcessRank, end_with_parent
 from cse_cli.core.results import Result
 from cse_cli.data.requirements import fetch, requirements
 from cse_cli.recipe.study import find_study
@@ -142,7 +142,7 @@ def _show(jobs: Sequence[Job], results: Sequence[Result], *, as_json: bool) -> N
 # Under torchrun: the processes that it has started do each run together.
 
 
-def run_as_rank(request: RunRequest, here: Place) -> int:
+def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
     """Run the jobs of a request together with the other processes; return the exit code.
 
     One run follows the other. None follows one that failed: the processes may not agree any more.
@@ -153,7 +153,7 @@ def run_as_rank(request: RunRequest, here: Place) -> int:
         with joined(here, request.device):
             jobs = _jobs_of_rank_0(request, here)
             with Screen() as screen:
-                results = [execute(job, screen if here.rank == 0 else Silent()) for job in jobs]
+                results = [execute(job, screen if here.rank == 0 else SilentObserver()) for job in jobs]
     except CseError as error:
         if not is_first_refused(here, request.device):
             sleep(_TOLD_SECONDS)  # the first one says why; when it has ended, torchrun ends this one
@@ -165,7 +165,7 @@ def run_as_rank(request: RunRequest, here: Place) -> int:
     return 0
 
 
-def _jobs_of_rank_0(request: RunRequest, here: Place) -> Sequence[Job]:
+def _jobs_of_rank_0(request: RunRequest, here: ProcessRank) -> Sequence[Job]:
     """Return the jobs as rank 0 reads them: its recipes hold for all, also where another machine's differ."""
     box: list[Sequence[Job] | CseError] = [[]]
     if here.rank == 0:
@@ -191,7 +191,7 @@ def _checked_jobs(request: RunRequest) -> Sequence[Job]:
     return jobs
 
 
-def _shows(error: CseError, here: Place) -> bool:
+def _shows(error: CseError, here: ProcessRank) -> bool:
     """Return whether this process shows an error: the first to have it, or rank 0 where no other shows it here."""
     if isinstance(error, LostRankError):
         return here.rank == 0 and not error.shown

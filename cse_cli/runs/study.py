@@ -13,11 +13,11 @@ from time import sleep
 
 from filelock import FileLock, Timeout
 
-from cse_cli.core.console import Observer, Silent
+from cse_cli.core.console import Observer, SilentObserver
 from cse_cli.core.paths import home
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import RunFolder, find, is_finished, unfinished
-from cse_cli.recipe.cells import Cell, cells, tag
+from cse_cli.core.run_folder import RunFolder, find, is_finished, unfinished_runs
+from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.study import Study, load_study
 from cse_cli.runs.request import RunRequest
 from cse_cli.tracking import location as tags
@@ -132,7 +132,7 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
     different: dict[str, Cell] = {}
     for cell in made:
         different.setdefault(cell.hash, cell)
-    runs = tuple(StudyRun(cell, seed, tag(study, cell)) for seed in seeds for cell in different.values())
+    runs = tuple(StudyRun(cell, seed, cell_tag(study, cell)) for seed in seeds for cell in different.values())
     return StudyPlan(name, study, tuple(made), seeds, runs, finished_runs(run.key for run in runs))
 
 
@@ -196,7 +196,7 @@ def discard_checkpoints(run_id: str) -> None:
         find(run_id).close()
 
 
-class StudyObserver(Silent):
+class StudyObserver(SilentObserver):
     """Is told of a study's progress, and of that of its runs."""
 
     def begins(self, run: StudyRun, number: int, total: int) -> None:
@@ -292,4 +292,4 @@ def _resumable(run: StudyRun, recorded: Iterable[RecordedRun]) -> RunFolder | No
     """Return the unfinished run with the latest checkpoint that no living process has."""
     free = {one.run_id for one in recorded if one.status not in ("RUNNING", "SCHEDULED", "FINISHED")}
     resolved = run.cell.load(run.seed).recipe.resolved()
-    return next((folder for folder in unfinished(resolved) if folder.run_id in free), None)
+    return next((folder for folder in unfinished_runs(resolved) if folder.run_id in free), None)

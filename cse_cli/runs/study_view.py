@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from cse_cli.core.console import Screen, Started, stdout_console, write_json
+from cse_cli.core.console import RunInfo, Screen, stdout_console, write_json
 from cse_cli.core.formatting import counted
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table, as_rich, plain_table
@@ -82,7 +82,7 @@ class WorkerLines(StudyScreen):
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
         """Print nothing."""
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunInfo) -> None:
         """Print nothing."""
 
     def stepped(self, step: int, loss: float, rate: float) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
-from cse_cli.core.processes import Place, among_others, end_with_parent, ignore, listen, place
+from cse_cli.core.processes import ProcessRank, among_others, end_with_parent, ignore, listen, place
 
 if TYPE_CHECKING:
     from cse_cli.core.console import Observer
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run the job of a folder, alone or as one of several processes."""
-    here = place() or Place()
+    here = place() or ProcessRank()
     if here.world > 1:
         listen(here.rank)  # before a library starts threads
     path, parent = Path(sys.argv[1]), int(sys.argv[2])
@@ -25,7 +25,7 @@ def main() -> None:
     among_others(lambda: _run(path, parent, here))
 
 
-def _run(path: Path, parent: int, here: Place) -> int:
+def _run(path: Path, parent: int, here: ProcessRank) -> int:
     from cse_cli.runs.executor import JobFolder
 
     try:
@@ -35,7 +35,7 @@ def _run(path: Path, parent: int, here: Place) -> int:
             rmtree(path, ignore_errors=True)
 
 
-def run_job(folder: JobFolder, here: Place) -> int:
+def run_job(folder: JobFolder, here: ProcessRank) -> int:
     """Run the job, give back its result or why there is none, and return the exit code."""
     from cse_cli.core.distributed import joined, tell
     from cse_cli.training.run import execute
@@ -55,12 +55,12 @@ def run_job(folder: JobFolder, here: Place) -> int:
     return 0
 
 
-def _observer(folder: JobFolder, here: Place) -> Observer:
-    from cse_cli.core.console import BegunScreen, RunLines, Silent
+def _observer(folder: JobFolder, here: ProcessRank) -> Observer:
+    from cse_cli.core.console import RunLines, RunScreen, SilentObserver
 
     if here.rank > 0:
-        return Silent()
-    return BegunScreen(folder.begin) if here.world > 1 else RunLines(folder.begin)
+        return SilentObserver()
+    return RunScreen(folder.begin) if here.world > 1 else RunLines(folder.begin)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from cse_cli.core import results
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import runs
-from cse_cli.core.processes import lives
+from cse_cli.core.processes import is_alive
 from cse_cli.core.results import Result
 from cse_cli.tracking import location
 from cse_cli.tracking.signals import defer_signals
@@ -167,11 +167,11 @@ def series_of(run_id: str) -> dict[str, dict[str, Any]]:
 
     They are read from the run's folder on this machine, else from the store.
     """
-    kept = runs() / run_id / results.FOLDER
+    kept = runs() / run_id / results.SERIES_FOLDER
     if kept.is_dir():
         return results.read(kept)
     client = open_store().client
-    with _local_copy(client, client.get_run(run_id), results.FOLDER) as folder:
+    with _local_copy(client, client.get_run(run_id), results.SERIES_FOLDER) as folder:
         return results.read(folder)
 
 
@@ -208,7 +208,7 @@ def close_run(run_id: str, force: bool = False) -> RecordedRun:
 def is_stale(tags: Mapping[str, str], now: datetime | None = None) -> bool:
     """Return whether a run that says RUNNING has no process any more, as far as its tags tell."""
     if _is_on_this_machine(tags):
-        return not lives(int(tags[location.PID]), tags.get(location.PROCESS_STARTED))
+        return not is_alive(int(tags[location.PID]), tags.get(location.PROCESS_STARTED))
     if location.HEARTBEAT not in tags:
         return False
     return (now or datetime.now(UTC)) - datetime.fromisoformat(tags[location.HEARTBEAT]) > SILENCE
@@ -218,7 +218,7 @@ def is_alive_here(tags: Mapping[str, str]) -> bool:
     """Return whether the run's process is one of this machine, other than this one, and alive."""
     if not _is_on_this_machine(tags) or int(tags[location.PID]) == os.getpid():
         return False
-    return lives(int(tags[location.PID]), tags.get(location.PROCESS_STARTED))
+    return is_alive(int(tags[location.PID]), tags.get(location.PROCESS_STARTED))
 
 
 def _is_on_this_machine(tags: Mapping[str, str]) -> bool:

@@ -104,6 +104,8 @@ def defer_signals() -> Iterator[list[int]]:
         yield waiting
     finally:
         _restore(previous)
+        if waiting and signal.getsignal(waiting[0]) == signal.SIG_DFL:
+            raise Terminated(128 + waiting[0])  # the default action would leave nothing time to clean up
         if waiting:
             signal.raise_signal(waiting[0])
 

@@ -22,7 +22,7 @@ from registry.types import Encoder, Evaluator
 
 
 @dataclass(frozen=True)
-class Below:
+class ParentRun:
     """The place of a run that is part of another, as a trial's run is of a search.
 
     Args:
@@ -55,7 +55,7 @@ class Job:
     device: str = "auto"
     resume: RunFolder | None = None
     study: str | None = None
-    below: Below | None = None
+    below: ParentRun | None = None
     lean: bool = False
 
     @property
@@ -69,7 +69,7 @@ class Experiment:
     """A recipe with everything built.
 
     Args:
-        recipe: What was asked for.
+        recipe: What was built.
         method: The formula, weights initialised under the seed.
         plans: View name → how its tokens are made from the data.
         evaluators: Name → evaluator.

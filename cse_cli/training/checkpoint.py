@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cse_cli.core.distributed import from_all, from_first
+from cse_cli.core.distributed import gather_objects, run_on_rank0
 from cse_cli.training.method import Method
 from registry.distributed import world_size
 from registry.errors import CseError, RunFailedError
@@ -129,14 +129,14 @@ class Selection:
         if math.isnan(score) or (self.score is not None and score <= self.score):
             return False
         self.step, self.score = step, score
-        from_first(lambda: write(self._file(step), encoder.state_dict()))
+        run_on_rank0(lambda: write(self._file(step), encoder.state_dict()))
         return True
 
     def restore(self, encoder: Encoder) -> None:
         """Put the best state into `encoder`; without one, leave it as it is."""
         if self.step is not None:
             file = self._file(self.step)
-            encoder.load_state_dict(from_first(lambda: read(file)))
+            encoder.load_state_dict(run_on_rank0(lambda: read(file)))
 
     def delete_others(self) -> None:
         """Delete states that no checkpoint can ask for any more."""
@@ -161,7 +161,7 @@ def check_replicas_equal(method: Method, step: int) -> None:
     )  # not all buffers: running statistics may be each process's own
     if method.queue is not None:
         replicated |= {f"queue.{name}": buffer for name, buffer in method.queue.named_buffers()}
-    everyone = from_all(torch.stack([_bit_sum(tensor) for tensor in replicated.values()]).tolist())
+    everyone = gather_objects(torch.stack([_bit_sum(tensor) for tensor in replicated.values()]).tolist())
     for rank, theirs in enumerate(everyone):
         if theirs != everyone[0]:
             odd = [name for name, a, b in zip(replicated, everyone[0], theirs, strict=False) if a != b]

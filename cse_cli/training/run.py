@@ -14,9 +14,9 @@ import torch
 from cse_cli import tracking
 from cse_cli.core import distributed as lost
 from cse_cli.core import results as series
-from cse_cli.core.console import Observer, Pruned, Silent, Started
-from cse_cli.core.devices import choose, settle
-from cse_cli.core.distributed import after_first, from_first
+from cse_cli.core.console import Observer, Pruned, RunInfo, SilentObserver
+from cse_cli.core.devices import choose, limit_torch_threads
+from cse_cli.core.distributed import rank0_first, run_on_rank0
 from cse_cli.core.environment import environment, git_commit
 from cse_cli.core.formatting import to_toml
 from cse_cli.core.paths import home
@@ -45,11 +45,11 @@ def prepare(job: Job, observer: Observer) -> Prepared:
         CseError: A model or data set is missing, or parts do not fit.
     """
     recipe = job.loaded.recipe
-    settle()
+    limit_torch_threads()
     compute = choose(job.device, recipe.train.precision)
     hub.forget()
     hub.pin(job.resume.commits if job.resume is not None else {})
-    after_first(lambda: fetch(merged_requirements([recipe]), observer.downloading))
+    rank0_first(lambda: fetch(merged_requirements([recipe]), observer.downloading))
     observer.preparing("building the method")
     experiment = resolve(recipe, job.seed)
     if recipe.train.steps == 0:
@@ -70,7 +70,7 @@ def prepare(job: Job, observer: Observer) -> Prepared:
             observer.warned(notice)
         return text, Batches(text, *settings, lambda done, total: observer.preparing("tokenising", done, total))
 
-    text, batches = after_first(read)
+    text, batches = rank0_first(read)
     steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
     return Prepared(job, compute, experiment, text, batches, steps)
 
@@ -85,12 +85,12 @@ def execute(job: Job, observer: Observer) -> Result:
         CseError: It could not start, or failed later; the record then says FAILED.
         Pruned: The observer ended it; the record then says FINISHED, marked as pruned.
     """
-    observer = observer if rank() == 0 else Silent()
+    observer = observer if rank() == 0 else SilentObserver()
     prepared = prepare(job, observer)
     tracker, folder = _open_run(job)
     with _messages(folder, observer), tracking.ending(tracker), lost.explained(), _pruning(folder, tracker):
         if job.resume is None:
-            from_first(lambda: record_inputs(tracker, prepared, folder))
+            run_on_rank0(lambda: record_inputs(tracker, prepared, folder))
         trainer = _trainer(prepared, folder.path, tracker, observer)
         if trainer is not None:
             trainer.run()
@@ -104,7 +104,7 @@ def execute(job: Job, observer: Observer) -> Result:
             record_outcome(tracker, prepared, result, folder.path, observer)
             return result
 
-        result = from_first(record)
+        result = run_on_rank0(record)
     if rank() == 0:
         folder.close()
     return result
@@ -122,8 +122,8 @@ def _open_run(job: Job) -> tuple[tracking.Tracker, RunFolder]:
         parent = job.below.parent if job.below else None
         return tracking.start(job.name, params(job.loaded.recipe.resolved()), run_tags(job), parent=parent)
 
-    tracker = after_first(start)
-    tracker.run_id = from_first(lambda: tracker.run_id)
+    tracker = rank0_first(start)
+    tracker.run_id = run_on_rank0(lambda: tracker.run_id)
     if job.resume is not None:
         return tracker, job.resume
     source, resolved = job.loaded.path.absolute(), job.loaded.recipe.resolved()
@@ -137,10 +137,10 @@ def _trainer(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observ
         return None
     job = prepared.job
     trainer = Trainer(prepared, folder, tracker, observer)
-    if job.resume is not None and from_first((folder / checkpoint.FILE).exists):  # else killed before its first one
+    if job.resume is not None and run_on_rank0((folder / checkpoint.FILE).exists):  # else killed before its first one
         trainer.restore()
     observer.started(
-        Started(
+        RunInfo(
             recipe=job.loaded.name,
             title=job.loaded.recipe.title,
             seed=job.seed,
@@ -256,12 +256,12 @@ def record_outcome(
     tracker.folder(folder / "model", "model")
     evaluators = prepared.experiment.evaluators
     numbers = {name: evaluator.series() for name, evaluator in evaluators.items()}
-    series.write(numbers, folder / series.FOLDER)
+    series.write(numbers, folder / series.SERIES_FOLDER)
     try:
         draw_run(result, numbers, folder / "figures", {name: list(e.fingerprints()) for name, e in evaluators.items()})
     except Exception as error:
         observer.warned(f"figures are missing: {type(error).__name__}: {error}")
-    for made in (series.FOLDER, "figures"):
+    for made in (series.SERIES_FOLDER, "figures"):
         if (folder / made).is_dir():
             tracker.folder(folder / made, made)
 

@@ -25,13 +25,13 @@ PARTS: tuple[Part, ...] = ("data", "forward", "backward", "optimiser", "evaluati
 STEP: tuple[Part, ...] = ("data", "forward", "backward", "optimiser")
 """What makes up a step; "other" is the loop around it: records, health, checkpoints."""
 PENDING = 256
-"""Events kept at most while nobody reads."""
+"""Events kept at most between two calls of `read`."""
 
 
 class Clock:
     """Divides time into parts: what passed since the last `mark` belongs to the part it names.
 
-    On a GPU a mark is an event on the stream that kernels are queued on, and nobody waits for it before `read`. The
+    On a GPU a mark is an event on the stream that kernels are queued on, and nothing waits for it before `read`. The
     distances between events cover all time, that in which the GPU waits for the host included.
 
     Args:

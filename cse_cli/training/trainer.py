@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from cse_cli.core.console import Observer
 from cse_cli.core.devices import Compute
-from cse_cli.core.distributed import from_all, from_first
+from cse_cli.core.distributed import gather_objects, run_on_rank0
 from cse_cli.core.results import Scores
 from cse_cli.data.batches import BatchSource, Feed
 from cse_cli.evaluation.evaluate import evaluate, score
@@ -103,7 +103,7 @@ class Trainer:
         """
         try:
             self.stepper.watch.clock.start()
-            if not from_first((self.folder / checkpoint.FILE).exists):
+            if not run_on_rank0((self.folder / checkpoint.FILE).exists):
                 self._begin()
             self.method.train()
             while self.progress.step < self.total:
@@ -125,7 +125,7 @@ class Trainer:
 
     def finish(self) -> None:
         """Note what the last weights are, then put the best state back."""
-        self.last_state = from_first(lambda: state_digest(checkpoint.method_state(self.method)))
+        self.last_state = run_on_rank0(lambda: state_digest(checkpoint.method_state(self.method)))
         self.selection.restore(self.experiment.scored)
 
     @property
@@ -143,8 +143,8 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint of everything the next step depends on; metrics up to it are recorded first."""
         check_replicas_equal(self.method, self.progress.step)
-        each = from_all((checkpoint.random_state(), self.stepper.data_state))
-        from_first(lambda: self._write([random for random, _ in each], [data for _, data in each]))
+        each = gather_objects((checkpoint.random_state(), self.stepper.data_state))
+        run_on_rank0(lambda: self._write([random for random, _ in each], [data for _, data in each]))
         self.saved = self.progress.step
         self.stepper.watch.clock.mark("other")
 
@@ -224,14 +224,14 @@ class Trainer:
             **{f"{place}/{k}": v for place, part in self.method.components() for k, v in part.report().items()},
         }
         values = {
-            **_mean_of_processes(from_all(own)),
+            **_mean_of_processes(gather_objects(own)),
             "train/learning_rate": taken.learning_rate,
             "train/gradient_norm": taken.norm.item(),
             **indicators,
             **agreement(vectors),
             **self.stepper.watch.recent(),
         }
-        from_first(lambda: self._report(values, warning))
+        run_on_rank0(lambda: self._report(values, warning))
         self.stepper.watch.clock.mark("other")
 
     def _report(self, values: Mapping[str, float], warning: str | None) -> None:
@@ -267,7 +267,7 @@ class Trainer:
             self.selection.curve[0] = value
         best = at > 0 and self.selection.offer(at, value, self.experiment.scored)
         self.tracker.metrics({f"dev/{name}.{metric}": v for metric, v in scores[name].items()}, at)
-        from_first(lambda: self.observer.evaluated(at, {select: value}, best))
+        run_on_rank0(lambda: self.observer.evaluated(at, {select: value}, best))
 
     # --- losses that are NaN or infinite ---
 

@@ -8,13 +8,13 @@ from itertools import count, islice
 
 from cse_cli.analysis.evidence import metric_value, shared_metrics
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import RunFolder, unfinished
-from cse_cli.core.stats import Paired, paired
+from cse_cli.core.run_folder import RunFolder, unfinished_runs
+from cse_cli.core.stats import Paired, compare_paired
 from cse_cli.runs.executor import run_jobs_at_once
 from cse_cli.runs.study import execute_or_restart, finished_runs
 from cse_cli.tracking import location as tags
 from cse_cli.tracking.reader import list_names
-from cse_cli.training.build import Below, Job
+from cse_cli.training.build import Job, ParentRun
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.results import Confirmation, Search
 from cse_cli.tuning.save_recipe import tuned_recipe
@@ -51,7 +51,7 @@ def confirm(search: Search, seeds: int, devices: Sequence[str], screen: TuneScre
     for seed in fresh_seeds(search, seeds):
         for side, recipe in recipes.items():
             # Below the search, and a result of its recipe: its seed chose nothing.
-            below = Below(search.run_id, f"{side}, seed {seed} of {search.study}", {tags.CONFIRMS: search.study})
+            below = ParentRun(search.run_id, f"{side}, seed {seed} of {search.study}", {tags.CONFIRMS: search.study})
             jobs.append(Job(recipe.load([f"train.seed={seed}"]), seed, below=below))
     results = _results(jobs, devices, screen)
     pairs = list(zip(results[0::2], results[1::2], strict=True))
@@ -81,7 +81,7 @@ def _key(job: Job) -> tuple[str, int]:
 
 def _unfinished_run(job: Job) -> RunFolder | None:
     """Return the run of a confirmation that was killed, where its checkpoint lies on this machine."""
-    folders = unfinished(job.loaded.recipe.resolved())
+    folders = unfinished_runs(job.loaded.recipe.resolved())
     if not folders:
         return None
     ended = {run.run_id for run in list_names() if run.status in _ENDED and tags.TUNE not in run.tags}
@@ -96,5 +96,5 @@ def _compared(search: Search, pairs: Sequence[tuple[Result, Result]]) -> dict[st
         known = [number for number in (*own, *found) if number is not None]
         if len(known) == 2 * len(pairs):
             seeds = [first.seed for first, _ in pairs]
-            compared[name] = paired(seeds, known[: len(pairs)], known[len(pairs) :])
+            compared[name] = compare_paired(seeds, known[: len(pairs)], known[len(pairs) :])
     return compared

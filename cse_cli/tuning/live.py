@@ -9,18 +9,18 @@ from statistics import fmean
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from cse_cli.core.console import Screen, Started
+from cse_cli.core.console import RunInfo, Screen
 from cse_cli.core.devices import choose
 from cse_cli.core.formatting import duration
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.tuning.config import SearchConfig, dev_metric
+from cse_cli.tuning.observer import Ending, SearchObserver
 from cse_cli.tuning.ranges import Value
 from cse_cli.tuning.results import Trial
 from cse_cli.tuning.samplers import count_points, distributions, pruner_name
 from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.view import scored_by, show_value
-from cse_cli.tuning.workers import Ending, SearchObserver
 
 PLAIN_EVERY = 60.0
 """Seconds between two lines about one trial where there is no terminal."""
@@ -142,7 +142,7 @@ class TuneScreen(Screen, SearchObserver):
         if not self._took:
             super().preparing(what, done, total)
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunInfo) -> None:
         """Open the bar; a trial's line says the rest."""
         self._dev, self._total = "", run.steps
         if self.live:

@@ -17,7 +17,7 @@ from optuna.exceptions import OptunaError
 from sqlalchemy.exc import SQLAlchemyError
 
 from cse_cli import tracking
-from cse_cli.core.console import Observer, Pruned, Started
+from cse_cli.core.console import Observer, Pruned, RunInfo
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import RunFolder, find, is_finished
 from cse_cli.evaluation.evaluate import score
@@ -28,7 +28,7 @@ from cse_cli.tracking.reader import close_run, text_of
 from cse_cli.tracking.signals import in_one_line
 from cse_cli.tracking.store import REFUSED
 from cse_cli.training import run as recording
-from cse_cli.training.build import Below, Job
+from cse_cli.training.build import Job, ParentRun
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.samplers import pruner_name
 from cse_cli.tuning.study import OWN, RETRY_OF, RUN, RUNS, SCORES
@@ -64,7 +64,9 @@ class RecipeObjective:
             CseError: It cannot be done on this machine, whatever the values.
         """
         try:
-            return self._one_seed(trial) if len(self.seeds) == 1 else self._several_seeds(trial)
+            if len(self.seeds) > 1:
+                return self._mean_over_seeds(trial)
+            return self._run(trial, self.seeds[0], ParentRun(self.parent, self._name(trial), self._tags(trial)))
         except Pruned as pruned:
             raise optuna.TrialPruned(str(pruned)) from None
         except (TrackingError, MissingError, optuna.TrialPruned, TrialFailed):
@@ -83,13 +85,9 @@ class RecipeObjective:
         finally:
             # The next trial needs the memory: models are in reference cycles, and errors hold models.
             gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            torch.cuda.empty_cache()  # does nothing where CUDA is not in use
 
-    def _one_seed(self, trial: optuna.Trial) -> float:
-        return self._run(trial, self.seeds[0], Below(self.parent, self._name(trial), self._tags(trial)))
-
-    def _several_seeds(self, trial: optuna.Trial) -> float:
+    def _mean_over_seeds(self, trial: optuna.Trial) -> float:
         """Run every seed below a run of the trial's own, which records their mean."""
         name = self._name(trial)
         tracker = self._summary_run(trial, name)
@@ -100,7 +98,7 @@ class RecipeObjective:
         with tracking.ending(tracker):
             for place, seed in enumerate(self.seeds):
                 if str(seed) not in known:
-                    below = Below(tracker.run_id, f"seed {seed} of {name}", self._tags(trial))
+                    below = ParentRun(tracker.run_id, f"seed {seed} of {name}", self._tags(trial))
                     known[str(seed)] = self._run(trial, seed, below)
                     trial.set_user_attr(SCORES, known)
                 scores.append(known[str(seed)])
@@ -124,7 +122,7 @@ class RecipeObjective:
         params = recording.params(loaded.recipe.resolved())
         return tracking.start(name, params, {**plain, **self._tags(trial), **own}, parent=self.parent)
 
-    def _run(self, trial: optuna.Trial, seed: int, below: Below) -> float:
+    def _run(self, trial: optuna.Trial, seed: int, below: ParentRun) -> float:
         """Run one seed, or read its result where a lost trial has finished it, and return its score."""
         loaded = self._load(trial, seed)
         lost = trial.user_attrs.get(RUNS, {}).get(str(seed)) if RETRY_OF in trial.user_attrs else None
@@ -213,7 +211,7 @@ class TrialObserver:
         """Pass it on."""
         self._inner.downloading(what, done, total)
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunInfo) -> None:
         """Remember which run it is, so that it can be resumed."""
         self._total = run.steps
         self._trial.set_user_attr(RUNS, {**self._trial.user_attrs.get(RUNS, {}), str(self._seed): run.run_id})

@@ -31,7 +31,7 @@ def draw(study: Study, folder: Path) -> list[Path]:
         return []
     name = metric(study)
     files: list[Path] = []
-    style: Any = {"svg.hashsalt": "cse", "savefig.dpi": DOTS, "savefig.bbox": "tight"}
+    style: dict[Any, Any] = {"svg.hashsalt": "cse", "savefig.dpi": DOTS, "savefig.bbox": "tight"}
     with mpl.rc_context(style), warnings.catch_warnings(action="ignore"):
         plt.switch_backend("agg")  # also where there is a display
         files += _save(plot_optimization_history(study, target_name=name), folder / "history")

@@ -15,6 +15,7 @@ from cse_cli.tracking import location as tags
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.confirm import confirm
 from cse_cli.tuning.live import TuneScreen
+from cse_cli.tuning.observer import Ending, SearchObserver
 from cse_cli.tuning.options import SearchOptions, resolve_options
 from cse_cli.tuning.results import (
     Confirmation,
@@ -43,7 +44,7 @@ from cse_cli.tuning.study import (
     settled,
 )
 from cse_cli.tuning.view import print_confirmation, print_search, print_searches, write_json
-from cse_cli.tuning.workers import Ending, SearchObserver, WorkerProcesses, work
+from cse_cli.tuning.workers import WorkerProcesses, work
 from registry.errors import CseError, UnknownNameError
 
 
@@ -148,25 +149,16 @@ def run_search(config: SearchConfig, observer: SearchObserver) -> tuple[int, End
     observer.opened(config, len(settled(study.get_trials(deepcopy=False))), budget(study), devices)
     try:
         with tracking.ending(tracker or tracking.NullTracker()):
-            ran, ending = _run_trials(study, config, devices, observer)
+            if len(devices) == 1:
+                ran, ending = work(study, config, run_of(study), observer)
+            else:
+                ran, ending = WorkerProcesses(config, devices, run_of(study), observer).work(study)
             if tracker is not None:
                 _record_findings(tracker, study, observer)
     except (KeyboardInterrupt, tracking.Terminated):
         observer.interrupted(config.name)
         raise
     return ran, ending
-
-
-def _run_trials(
-    study: Study, config: SearchConfig, devices: Sequence[str], observer: SearchObserver
-) -> tuple[int, Ending]:
-    if len(devices) == 1:
-        return work(study, config, run_of(study), observer)
-    processes = WorkerProcesses(config, devices, run_of(study), observer)
-    processes.work(study)
-    if len(settled(study.get_trials(deepcopy=False))) >= budget(study):
-        return processes.ran, "budget"
-    return processes.ran, "exhausted" if config.timeout is None else "timeout"
 
 
 def _open_run(study: Study, config: SearchConfig) -> tracking.Tracker | None:

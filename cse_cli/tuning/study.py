@@ -21,7 +21,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from cse_cli.core.processes import lives
+from cse_cli.core.processes import is_alive
 from cse_cli.core.run_folder import differences
 from cse_cli.recipe.schema import Recipe, data_identity
 from cse_cli.tuning import samplers
@@ -334,7 +334,7 @@ def _is_gone(trial: FrozenTrial) -> bool:
     host, process, started = trial.user_attrs[OWNER]
     if host != _host():
         return False  # its heartbeat tells
-    return process == os.getpid() or not lives(process, started)
+    return process == os.getpid() or not is_alive(process, started)
 
 
 def _host() -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from cse_cli.core import console
 from cse_cli.core.console import stdout_console
-from cse_cli.core.formatting import UNSET, interval, mean, probability, seed_list, signed
+from cse_cli.core.formatting import UNSET, interval, mean, p_value, seed_list, signed
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, fits, plain_table
 from cse_cli.tuning.ranges import Value
 from cse_cli.tuning.results import Confirmation, Search, Trial, confirmation_sentence, verdict
@@ -235,7 +235,7 @@ def _confirmation_table(confirmation: Confirmation, *, reach: bool, spread: bool
     for name, over in confirmation.paired.items():
         sides = [mean(side) if spread else f"{fmean(side):.2f}" for side in (over.first, over.second)]
         limits = [interval(over.low, over.high) if over.low is not None else ""] if reach else []
-        texts = [*sides, signed(over.difference), *limits, "" if over.p is None else probability(over.p)]
+        texts = [*sides, signed(over.difference), *limits, "" if over.p is None else p_value(over.p)]
         rows.append(Row(name, tuple(map(Cell, texts)), emphasis="main" if name == confirmation.main else ""))
     headings = ("own", "found", "gain", *(["95 % interval"] if reach else []), "p")
     return as_rich(Table("", headings, tuple(rows)), ruled=True)

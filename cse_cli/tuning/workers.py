@@ -10,10 +10,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
 import optuna
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
@@ -21,14 +20,14 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from cse_cli import tracking
-from cse_cli.core.console import Silent
-from cse_cli.core.devices import environment
+from cse_cli.core.devices import worker_environment
 from cse_cli.core.processes import end_with_parent
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.objective import RecipeObjective, TrialFailed
-from cse_cli.tuning.ranges import Value
-from cse_cli.tuning.results import Trial, is_best_so_far, read_trial
+from cse_cli.tuning.observer import Ending, SearchObserver
+from cse_cli.tuning.results import is_best_so_far, read_trial
 from cse_cli.tuning.storage import address, folder
 from cse_cli.tuning.study import (
     INTERRUPTED,
@@ -53,62 +52,12 @@ MOST_FAILURES = 5
 """Trials failed one after the other, with none complete before, that end a search."""
 _LOG_LINES = 8
 
-Ending = Literal["budget", "exhausted", "timeout"]
-"""All trials are done; every point of the space is; no trial was begun after the time was over."""
 Objective = Callable[[optuna.Trial], float]
 """Returns a trial's score; its values are in `trial.params`. Raises `TrialFailed`, or Optuna's `TrialPruned`."""
 
 
 class _Duplicate(Exception):  # noqa: N818
     """Another trial has had the same values: this one is not run, and does not count."""
-
-
-class SearchObserver(Silent):
-    """Is told of a search's progress, and of that of its runs; says nothing."""
-
-    def opened(self, config: SearchConfig, done: int, budget: int, devices: Sequence[str]) -> None:
-        """The study exists with `done` of `budget` trials, and its workers are about to begin."""
-
-    def trial_began(self, number: int, values: Mapping[str, Value], budget: int) -> None:
-        """A trial of this process begins."""
-
-    def trial_ended(self, trial: Trial, best: bool) -> None:
-        """A trial of this command came to its end; `best`: none that was complete before was as good."""
-
-    def retried(self, number: int, lost: int) -> None:
-        """Trial `lost`, whose process is gone, is repeated under a new number."""
-
-    def waiting(self, count: int) -> None:
-        """Only trials of other processes are left; if one of these dies, its trial is repeated here."""
-
-    def interrupted(self, name: str) -> None:
-        """The search was stopped; the study is kept under this name."""
-
-
-class LogObserver(SearchObserver):
-    """Writes a line on stderr for each trial, retry and warning: the log of a worker process."""
-
-    def trial_began(self, number: int, values: Mapping[str, Value], budget: int) -> None:
-        """Write its values."""
-        chosen = ", ".join(f"{name}={value}" for name, value in values.items()) or "the recipe itself"
-        self._write(f"trial {number} of {budget}: {chosen}")
-
-    def trial_ended(self, trial: Trial, best: bool) -> None:  # noqa: ARG002
-        """Write what came of it."""
-        score = "" if trial.score is None else f" {trial.score:.4f}"
-        why = "" if trial.reason is None else f": {trial.reason}"
-        self._write(f"trial {trial.number}: {trial.state}{score}{why}")
-
-    def retried(self, number: int, lost: int) -> None:
-        """Write which trial is repeated."""
-        self._write(f"trial {number} repeats trial {lost}, whose process is gone")
-
-    def warned(self, text: str) -> None:
-        """Write the warning."""
-        self._write(f"warning: {text}")
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(f"{text}\n")
 
 
 class Worker:
@@ -295,8 +244,8 @@ class WorkerProcesses:
         self._parent = parent
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def work(self, study: optuna.Study) -> None:
-        """Start the workers and wait for them.
+    def work(self, study: optuna.Study) -> tuple[int, Ending]:
+        """Start the workers and wait for them; return how many trials came to their end, and why no more.
 
         Raises:
             CseError: None of them came to its end.
@@ -313,6 +262,9 @@ class WorkerProcesses:
             self._end()
             raise
         self._check_codes()
+        if len(settled(study.get_trials(deepcopy=False))) >= budget(study):
+            return self.ran, "budget"
+        return self.ran, "exhausted" if self.config.timeout is None else "timeout"
 
     def _start(self, number: int, device: str) -> subprocess.Popen[bytes]:
         here = {"device": device, "workers": 1, "join": True, "trials": None}
@@ -322,7 +274,7 @@ class WorkerProcesses:
             # A session of its own: Ctrl-C reaches this process alone, which asks each worker once to end.
             process = subprocess.Popen(
                 [sys.executable, "-m", "cse_cli.tuning.workers", self._parent or ""],
-                env=environment(len(self._devices), device),
+                env=worker_environment(len(self._devices), device),
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -388,12 +340,13 @@ def work(study: optuna.Study, config: SearchConfig, parent: str | None, observer
 
 
 def main() -> int:
-    """Do the share of a worker process; return the exit code."""
+    """Do the share of a worker process, its lines in its log; return the exit code."""
     end_with_parent()
     try:
         with tracking.ending(tracking.NullTracker()):  # nothing to record here; a signal ends the process in order
             config = SearchConfig.model_validate_json(sys.stdin.read())
-            work(open_study(config), config, sys.argv[1] or None, LogObserver())
+            with TuneScreen() as screen:
+                work(open_study(config), config, sys.argv[1] or None, screen)
     except CseError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code

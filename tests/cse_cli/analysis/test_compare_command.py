@@ -236,7 +236,7 @@ def test_the_table_has_every_part(capsys):
     code, out, err = cse("compare", A, B, capsys=capsys)
     assert (code, err) == (0, "")
     for text in (
-        "A  mini/simcse_en: 3 runs, seeds 0–2, mini_en, hash ",
+        "A  mini/simcse_en, 3 runs, seeds 0–2, mini_en, hash ",
         "stsb_dev.spearman chose the states that are scored: optimistic",
         "encoders.online.freeze:  A []  B [embeddings]",
         "B against A: mini/ifcl_en against mini/simcse_en, seeds 0–2",

@@ -44,7 +44,7 @@ def test_a_terminal_shows_every_number_whole(columns, monkeypatch):
 
 def test_a_difference_is_marked_and_bold_only_where_it_is_one():
     text = written("md", NEAR)
-    line = line_of(text, "| to IFCL-BERT base")
+    line = line_of(text, "| &emsp;to IFCL-BERT base")
     assert "| +0.17≈ |" in line
     assert "| **−10.61▼** |" in line
     strong = re.findall(r"\*\*(.*?)\*\*", text)

@@ -4,7 +4,7 @@ import pytest
 
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
 from cse_cli.core.results import STS_TASKS
-from cse_cli.recipe.cells import cells, tag
+from cse_cli.recipe.cells import cell_tag, cells
 from cse_cli.recipe.study import load_study
 from registry.errors import CseError
 from tests.cse_cli.analysis.leaderboard_runs import current, result, written
@@ -93,7 +93,7 @@ def test_both_variants_have_a_table_the_papers_encoder_first(asked_for):
 def test_runs_made_for_a_cell_that_reads_differently_today_are_stale(asked_for):
     cell = english(asked_for[STUDY], 416)
     old = [run(cell, seed, 10.0, recipe_hash="0" * 16, run_id=f"run{seed}") for seed in range(3)]
-    tags = {r.run_id: tag(load_study(STUDY), cell) for r in old}
+    tags = {r.run_id: cell_tag(load_study(STUDY), cell) for r in old}
     (block,) = shown(old, tags)
     score = ours(block)["M=416"]["STS-B"]
     assert (score.marks, score.significant) == (("stale",), False)
@@ -105,7 +105,7 @@ def test_runs_made_for_a_cell_that_reads_differently_today_are_stale(asked_for):
 def test_settings_that_a_study_asks_for_are_configurations_and_not_stale(asked_for):
     cell = english(asked_for[STUDY], 320)
     ran = [run(cell, seed, 77.0, run_id=f"run{seed}") for seed in range(3)]
-    tags = {r.run_id: tag(load_study(STUDY), cell) for r in ran}
+    tags = {r.run_id: cell_tag(load_study(STUDY), cell) for r in ran}
     (block,) = score_tables(FinishedRuns(ran, tags, lambda _: "changed"), LeaderboardQuery())
     (row,) = [row for row in block.rows if row.source == "ours"]
     assert not any(score.marks == ("stale",) for score in row.scores.values())

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from matplotlib.image import imread
 
 from cse_cli.analysis.pages import pictures
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
-from cse_cli.analysis.study_figures import StudyPoints, equal_spans, fit_together, mean_std, study_figure
-from cse_cli.core.plotting import styled
+from cse_cli.analysis.study_figures import StudyPoints, draw_study, equal_spans, fit_together, mean_std, study_figure
+from cse_cli.core.plotting import house_style
 from cse_cli.core.results import STS_TASKS, Result, Versions
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.study import load_study
@@ -47,7 +48,7 @@ def findings(name: str, *scores: float, **changed) -> StudyRuns:
         for place, cell in enumerate(made)
         for seed, score in enumerate(scores)
     ]
-    return study_runs(study, runs, {})
+    return study_runs(study, runs)
 
 
 def points_of(found: StudyRuns):
@@ -55,7 +56,7 @@ def points_of(found: StudyRuns):
 
 
 def drawn(found: StudyRuns):
-    with styled():
+    with house_style():
         figure = study_figure(found)
         assert figure is not None
         figure.draw_without_rendering()
@@ -83,7 +84,7 @@ def test_other_recipes_are_left_out_and_of_one_seed_the_later_run_counts():
         result(made[0].hash, score=10.0),
         result("0" * 16, score=99.0),
     ]
-    points = points_of(study_runs(study, runs, {}))
+    points = points_of(study_runs(study, runs))
     assert points[0].values == (65.0,)
     assert all(point.values == () for point in points[1:])
 
@@ -120,7 +121,7 @@ def test_a_measure_places_each_cell():
     study = load_study("studies/mini/mocose_fig12")
     made = cells(study)
     measured = [{"queue/traceable_distance": float(place)} for place in range(len(made))]
-    found = study_runs(study, [result(c.hash, measures=m) for c, m in zip(made, measured, strict=True)], {})
+    found = study_runs(study, [result(c.hash, measures=m) for c, m in zip(made, measured, strict=True)])
     assert [point.x for point in points_of(found)] == [float(place) for place in range(8)]
     assert {point.line for point in points_of(found)} == {"batch size 32", "batch size 64"}
     assert any(text.startswith("MoCoSE, Figure 12") for text in texts(drawn(found)))
@@ -178,7 +179,7 @@ def test_curves_tell_when_each_seed_was_best():
         )
         for seed, curve in enumerate((rising, falling))
     ]
-    found = study_runs(study, [*runs, result(made[1].hash, curve=rising, select="other.spearman")], {})
+    found = study_runs(study, [*runs, result(made[1].hash, curve=rising, select="other.spearman")])
     (curve,) = StudyPoints(found).curves()
     assert curve.steps == (5, 10)
     # Seed 0 is best at step 10 (62), seed 1 at step 5 (64): means 63 and 7.5, deviations √2 and 5/√2.
@@ -193,20 +194,22 @@ def test_one_value_has_no_deviation():
     assert mean_std([3.0]) == (3.0, 0.0)
 
 
-def test_the_files_are_the_same_every_time():
+def test_the_files_are_the_same_every_time(tmp_path):
     found = findings(QUEUE, 64.0, 65.0)
-    one, other = (pictures("queue", "alt", lambda: study_figure(found)) for _ in range(2))
-    assert one == other
-    assert round(one[0].points) == 238  # 3.3 inches
+    one, other = (draw_study(found, tmp_path / folder) for folder in ("one", "other"))
+    assert [file.name for file in one] == ["ifcl_queue_length.svg", "ifcl_queue_length.png"]
+    assert [file.read_bytes() for file in one] == [file.read_bytes() for file in other]
+    assert imread(one[1]).shape[1] == 990  # 3.3 inches of 300 dots
+    (picture,) = pictures("queue", "alt", lambda: study_figure(found))
+    assert picture.svg == one[0].read_bytes()
 
 
-def test_nothing_to_draw_is_no_figure():
-    study = load_study(QUEUE)
-    assert study_figure(study_runs(study, [], {})) is None
-    plain = load_study("studies/mini/focal_infonce_alignment")
-    assert study_figure(study_runs(plain, [result(cells(plain)[0].hash)], {})) is None
+def test_nothing_to_draw_writes_nothing(tmp_path):
+    study, plain = load_study(QUEUE), load_study("studies/mini/focal_infonce_alignment")
     lacking = [result(cells(study)[0].hash, scores={})]
-    assert study_figure(study_runs(study, lacking, {})) is None
+    for made in (study_runs(study, []), study_runs(plain, [result(cells(plain)[0].hash)]), study_runs(study, lacking)):
+        assert draw_study(made, tmp_path / "figures") == []
+    assert not (tmp_path / "figures").exists()
     assert pictures("none", "alt", lambda: None) == ()
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cse_cli.analysis.evidence import OnPairs, verdict
-from cse_cli.core.stats import Paired, paired
+from cse_cli.core.stats import Paired, compare_paired
 
 
 def seeds(*differences: float) -> Paired:
-    return paired(range(len(differences)), [60.0] * len(differences), [60.0 + one for one in differences])
+    return compare_paired(range(len(differences)), [60.0] * len(differences), [60.0 + one for one in differences])
 
 
 def pairs(p: float, difference: float = 0.4) -> OnPairs:

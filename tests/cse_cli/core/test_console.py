@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from cse_cli.core import console as progress
-from cse_cli.core.console import Screen, Started
+from cse_cli.core.console import RunInfo, Screen
 from registry.errors import CseError
 
-STARTED = Started(
+STARTED = RunInfo(
     recipe="[red]x", title="A [bold]title", seed=3, device="cpu [2 threads]", precision="fp32", run_id="abc123def",
     home="/home/[me]/cse", steps=100, done=0, sentences=58_763,
 )  # fmt: skip

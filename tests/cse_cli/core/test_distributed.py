@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from cse_cli.core.distributed import after_first, from_all, from_first
+from cse_cli.core.distributed import gather_objects, rank0_first, run_on_rank0
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.tracking.store import open_store
@@ -39,11 +39,11 @@ def asked(recipe: str, parts: Small, *more: str, without: Sequence[str] = ()) ->
 
 def test_one_process_asks_nobody() -> None:
     assert (rank(), world_size(), is_distributed()) == (0, 1, False)
-    assert from_first(lambda: 3) == 3
-    assert after_first(lambda: 4) == 4
-    assert from_all("a") == ["a"]
+    assert run_on_rank0(lambda: 3) == 3
+    assert rank0_first(lambda: 4) == 4
+    assert gather_objects("a") == ["a"]
     with pytest.raises(KeyError):
-        from_first({}.popitem)
+        run_on_rank0({}.popitem)
 
 
 def test_each_process_has_dropout_of_its_own_and_the_first_one_that_of_a_single_run() -> None:
@@ -53,16 +53,16 @@ def test_each_process_has_dropout_of_its_own_and_the_first_one_that_of_a_single_
 
 def talk() -> dict[str, Any]:
     """Return what a process hears of the others."""
-    order: list[int] = from_all(rank())
-    found: dict[str, Any] = {"all": order, "first": from_first(lambda: (rank(), world_size(), is_distributed()))}
-    found["after"] = after_first(rank)
+    order: list[int] = gather_objects(rank())
+    found: dict[str, Any] = {"all": order, "first": run_on_rank0(lambda: (rank(), world_size(), is_distributed()))}
+    found["after"] = rank0_first(rank)
     for name, error in (("known", UnknownNameError("no such thing", "look")), ("odd", UnpicklableError(lambda: 1))):
         try:
-            from_first(partial(_raise, error))
+            run_on_rank0(partial(_raise, error))
         except Exception as caught:
             found[name] = (type(caught).__name__, str(caught))
     with single_process():
-        found["alone"] = (rank(), world_size(), from_all("a"))
+        found["alone"] = (rank(), world_size(), gather_objects("a"))
     return found
 
 

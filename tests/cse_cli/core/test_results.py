@@ -36,7 +36,7 @@ def test_a_run_keeps_the_pairs_its_scores_come_from(home, tmp_path, monkeypatch,
     code, out, _ = cse("run", recipe(tmp_path, parts).name, "--device", "cpu", "--json", capsys=capsys)
     assert code == 0
     (result,) = json.loads(out)["results"]
-    kept = series.read(runs() / result["run_id"] / series.FOLDER)
+    kept = series.read(runs() / result["run_id"] / series.SERIES_FOLDER)
     assert kept
     for name, pairs in kept.items():
         found = aggregates(["one"] * len(pairs["gold"]), list(pairs["gold"]), list(pairs["cosine"]))

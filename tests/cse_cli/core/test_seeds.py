@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from cse_cli.core.stats import MOST_SEEDS, holm, paired, power, seeds_needed, signed_rank
+from cse_cli.core.stats import MOST_SEEDS, compare_paired, holm, power, seeds_needed, signed_rank
 
 
 def test_values_by_hand():
     # differences 1, 2, 3: mean 2, std 1, t = 2 / (1/√3) = 3.4641, t(0.975; 2) = 4.30265, p = 0.0742
-    found = paired([3, 5, 7], [10.0, 20.0, 30.0], [11.0, 22.0, 33.0])
+    found = compare_paired([3, 5, 7], [10.0, 20.0, 30.0], [11.0, 22.0, 33.0])
     assert (found.difference, found.std) == (2.0, 1.0)
     assert found.t == pytest.approx(2 * math.sqrt(3))
     assert found.p == pytest.approx(0.07418, abs=1e-5)
@@ -21,24 +21,24 @@ def test_values_by_hand():
 
 
 def test_the_second_less_the_first():
-    assert paired([0, 1], [2.0, 3.0], [1.0, 1.5]).difference == -1.25
+    assert compare_paired([0, 1], [2.0, 3.0], [1.0, 1.5]).difference == -1.25
 
 
 def test_one_seed_has_no_spread():
-    found = paired([0], [1.0], [2.0])
+    found = compare_paired([0], [1.0], [2.0])
     assert (found.difference, found.std, found.p, found.wilcoxon_p, found.seeds_needed) == (1.0, None, None, None, None)
     assert not found.constant
 
 
 def test_the_same_difference_with_every_seed_is_no_sample():
-    found = paired([0, 1, 2], [60.1, 60.2, 60.3], [60.4, 60.5, 60.6])
+    found = compare_paired([0, 1, 2], [60.1, 60.2, 60.3], [60.4, 60.5, 60.6])
     assert found.constant
     assert (found.std, found.p, found.t, found.effect_size) == (0.0, None, None, None)
     assert found.difference == pytest.approx(0.3)
 
 
 def test_rounding_in_the_last_bits_is_no_difference():
-    assert paired([0, 1], [0.1 + 0.2, 0.3], [0.3, 0.3]).difference == 0.0
+    assert compare_paired([0, 1], [0.1 + 0.2, 0.3], [0.3, 0.3]).difference == 0.0
 
 
 @pytest.mark.parametrize(("n", "smallest"), [(2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125)])
@@ -46,7 +46,7 @@ def test_wilcoxon_cannot_go_below_two_in_two_to_the_n(n, smallest):
     values = [1.0 + place / 7 for place in range(n)]
     assert signed_rank(values) == pytest.approx(smallest)
     assert signed_rank([1.0] * n) == pytest.approx(smallest)  # ties and all
-    assert paired(range(n), [0.0] * n, values).wilcoxon_smallest == smallest
+    assert compare_paired(range(n), [0.0] * n, values).wilcoxon_smallest == smallest
 
 
 def test_wilcoxon_by_hand():

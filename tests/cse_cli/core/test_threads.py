@@ -14,7 +14,7 @@ from cse_cli.core import devices as cores
 
 @pytest.fixture(autouse=True)
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in cores.VARIABLES:
+    for name in cores.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(cores, "affinity", lambda: 8)
     before = torch.get_num_threads()
@@ -54,21 +54,21 @@ def test_the_quota_of_a_container_is_found(
     own: str, files: dict[str, str], quota: float | None, allowed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     container(tmp_path, monkeypatch, own, files)
-    assert cores.quota() == quota
-    assert cores.allowed() == allowed
+    assert cores.core_quota() == quota
+    assert cores.usable_threads() == allowed
 
 
 def test_torch_takes_no_more_than_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     container(tmp_path, monkeypatch, TWO, {"pod/cpu.max": "300000 100000"})
-    assert cores.settle() == torch.get_num_threads() == 3
+    assert cores.limit_torch_threads() == torch.get_num_threads() == 3
     torch.set_num_threads(2)
-    assert cores.settle() == 2, "fewer than are given stay"
+    assert cores.limit_torch_threads() == 2, "fewer than are given stay"
 
 
 def test_a_number_set_by_hand_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     container(tmp_path, monkeypatch, TWO, {"pod/cpu.max": "300000 100000"})
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert cores.settle() == 8
+    assert cores.limit_torch_threads() == 8
     (check,) = [check for check in doctor.examine() if check.about == "threads"]
     assert (check.state, check.says) == (
         "note",

@@ -155,7 +155,7 @@ def test_the_number_of_processes(monkeypatch, asked, cores, shards, count):
 
 def test_a_wrong_number_of_processes_is_told(monkeypatch):
     monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", "many")
-    with pytest.raises(CseError, match="CSE_TOKENIZE_PROCESSES=many is no number"):
+    with pytest.raises(CseError, match="CSE_TOKENIZE_PROCESSES=many is not a number"):
         tokens.processes(1)
 
 

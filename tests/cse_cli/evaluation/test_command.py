@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
@@ -86,7 +86,7 @@ def test_evaluate_pairs_of_one_s_own(parts, tmp_path, capsys):
 
 def test_evaluate_a_finished_run_gives_its_own_score(parts, home, tmp_path, capsys):
     fresh_store(home)
-    one = execute(Job(load(str(recipe(tmp_path, parts))), 3, "cpu"), Silent())
+    one = execute(Job(load(str(recipe(tmp_path, parts))), 3, "cpu"), SilentObserver())
     _, out, _ = evaluate(str(one.run_id)[:8], "--tasks", "graded_pairs/dev", "--json", capsys=capsys)
     scored = json.loads(out)["models"][0]
     assert scored["scores"]["graded_pairs/dev"] == pytest.approx(one.scores["dev"], abs=1e-4)

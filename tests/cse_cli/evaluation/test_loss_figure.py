@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import nan
 
 from cse_cli.analysis.figures import loss_curves
-from cse_cli.core.plotting import Heading, styled
+from cse_cli.core.plotting import Heading, house_style
 
 WHOLE = [(0, 3.0), (10, 2.0), (20, nan), (30, 1.0)]
 
 
 def drawn(parts):
-    with styled():
+    with house_style():
         (axes,) = loss_curves(WHOLE, parts, Heading("Loss")).axes
         return {str(line.get_label()): list(zip(*line.get_data(), strict=True)) for line in axes.get_lines()}
 

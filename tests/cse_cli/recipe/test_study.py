@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.recipe.cells import Cell, cells, tag
+from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.completion import complete_kind, complete_recipe, complete_recipe_or_study, complete_study
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import all_recipes, all_studies, is_study
@@ -64,7 +64,7 @@ def test_cells_of_a_table(folder):
     assert found[1].hash == recipe.hash()
     assert found[1].load(7).recipe.train.seed == 7
     assert found[1].load(7).recipe.hash() == recipe.hash()
-    assert tag(study, found[1]) == "own/M=320/C-STS-B"
+    assert cell_tag(study, found[1]) == "own/M=320/C-STS-B"
 
 
 def test_a_study_that_extends_another_replaces_keys(folder):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from cse_cli.core.console import Pruned, Silent
+from cse_cli.core.console import Pruned, SilentObserver
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import find
 from cse_cli.recipe.load import load
@@ -29,7 +29,7 @@ Asked = tuple[str, Sequence[str], Sequence[str]]
 """Recipe, what is changed and what is dropped."""
 
 
-class Heard(Silent):
+class Heard(SilentObserver):
     """Keeps what it hears."""
 
     def __init__(self) -> None:
@@ -90,9 +90,9 @@ def broken_and_resumed(asked: Asked, at: int, homes: Sequence[Path]) -> dict[str
     os.environ["CSE_HOME"] = str(homes[rank()])
     with pytest.MonkeyPatch.context() as patch:
         few_pairs(patch)
-        whole = running.execute(job(asked), Silent())
+        whole = running.execute(job(asked), SilentObserver())
         run = end_after(asked, at)
-        resumed = running.execute(job(asked, run), Silent())
+        resumed = running.execute(job(asked, run), SilentObserver())
         ended = end_after(asked, at)
     return {"whole": whole, "resumed": resumed, "ended": ended}
 
@@ -116,11 +116,11 @@ def end_after(asked: Asked, at: int) -> str:
         patch.setattr(Stepper, "take", stopping)
         patch.setattr(running, "_open_run", kept)
         with pytest.raises(Stop):
-            running.execute(job(asked), Silent())
+            running.execute(job(asked), SilentObserver())
     return began[0]
 
 
-class Bored(Silent):
+class Bored(SilentObserver):
     """Ends the run at its first score after training began."""
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
@@ -145,7 +145,7 @@ def failures(asked: Asked, uneven: Asked, homes: Sequence[Path]) -> dict[str, An
 
 def said(asked: Asked) -> tuple[str, str]:
     try:
-        running.execute(job(asked), Silent())
+        running.execute(job(asked), SilentObserver())
     except CseError as error:
         return type(error).__name__, error.message
     return "", "nothing"

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.core.run_folder import find
 from cse_cli.data.pack import archive_names, unpack_archive, write_archive
 from cse_cli.data.requirements import fetch, merged_requirements
@@ -71,7 +71,7 @@ def job(recipe, **options):
     return Job(load(recipe), 42, "cpu", **options)
 
 
-class Interrupted(Silent):
+class Interrupted(SilentObserver):
     """Ends its run after step 2, as Ctrl-C does."""
 
     def __init__(self):
@@ -87,21 +87,21 @@ class Interrupted(Silent):
 
 def test_commits_are_recorded_and_a_second_run_asks_nothing(world):
     server, recipe = world
-    first = execute(job(recipe), Silent())
+    first = execute(job(recipe), SilentObserver())
     assert first.commits == {
         "model someone/bert": server.repos["models", "someone/bert"].main,
         "dataset someone/text": server.repos["datasets", "someone/text"].main,
         "dataset someone/pairs": server.repos["datasets", "someone/pairs"].main,
     }
     server.log.clear()
-    second = execute(job(recipe), Silent())
+    second = execute(job(recipe), SilentObserver())
     assert server.log == []
     assert (second.scores, second.commits, second.last_state) == (first.scores, first.commits, first.last_state)
 
 
 def test_a_run_is_taken_up_with_its_own_commits(world):
     server, recipe = world
-    whole = execute(job(recipe), Silent())
+    whole = execute(job(recipe), SilentObserver())
     stopped = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         execute(job(recipe), stopped)
@@ -112,7 +112,7 @@ def test_a_run_is_taken_up_with_its_own_commits(world):
     server.load()
     models.locate("someone/bert", force=True)
     assert hub.used()["model someone/bert"] != whole.commits["model someone/bert"]
-    resumed = execute(job(recipe, resume=folder), Silent())
+    resumed = execute(job(recipe, resume=folder), SilentObserver())
     assert resumed.commits == whole.commits
     assert resumed.last_state == whole.last_state
 
@@ -137,7 +137,7 @@ def test_an_archive_takes_a_run_to_a_machine_without_internet(world, tmp_path, m
     write_archive(
         archive_names([path for one in here for path in one.paths]), [recipe], tmp_path / "r.tar", lambda *_: None
     )
-    expected = execute(job(recipe), Silent())
+    expected = execute(job(recipe), SilentObserver())
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     hub.unreachable.cache_clear()
@@ -145,5 +145,5 @@ def test_an_archive_takes_a_run_to_a_machine_without_internet(world, tmp_path, m
         fetch(merged_requirements([load(recipe).recipe]), lambda *_: None)
     unpack_archive(tmp_path / "r.tar", lambda *_: None)
     server.log.clear()
-    assert execute(job(recipe), Silent()).last_state == expected.last_state
+    assert execute(job(recipe), SilentObserver()).last_state == expected.last_state
     assert server.log == []

@@ -10,7 +10,7 @@ import torch
 
 from cse_cli.core.devices import choose
 from cse_cli.core.distributed import own_device
-from cse_cli.core.processes import VARIABLES, Place, place
+from cse_cli.core.processes import VARIABLES, ProcessRank, place
 from cse_cli.recipe.load import load
 from cse_cli.runs.placement import Placement, choose_placement
 from cse_cli.runs.request import RunRequest
@@ -123,7 +123,7 @@ def test_a_process_of_torchrun_starts_none(job, cuda, monkeypatch):
 def test_the_place_among_others(monkeypatch):
     assert place() is None
     torchrun(monkeypatch)
-    assert place() == Place(rank=1, world=2, local=1)
+    assert place() == ProcessRank(rank=1, world=2, local=1)
     monkeypatch.delenv("LOCAL_RANK")
     assert place() is None, "a scheduler's RANK alone means nothing"
 
@@ -139,7 +139,7 @@ def test_an_impossible_place(changed, monkeypatch, capsys):
 
 
 def test_each_process_has_a_device_of_its_own(cuda, monkeypatch):
-    third = Place(rank=6, world=8, local=2)
+    third = ProcessRank(rank=6, world=8, local=2)
     cuda(4)
     assert own_device(third, "auto") == own_device(third, "cuda") == torch.device("cuda:2")
     assert own_device(third, "cpu") is None

@@ -254,8 +254,11 @@ def test_signals_are_not_deferred_in_another_thread() -> None:
         thread.join()
 
 
-def test_ctrl_c_while_a_run_is_created_leaves_it_closed(store: Store) -> None:
-    with once_during("INSERT INTO runs", signal.SIGINT), pytest.raises(KeyboardInterrupt):
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_run_whose_creation_a_signal_interrupts_is_closed(
+    store: Store, number: int, raised: type[BaseException]
+) -> None:
+    with once_during("INSERT INTO runs", number), pytest.raises(raised):
         tracking.start("run", {"a": "1"}, {})
     (run,) = list_runs()
     assert run.status == "KILLED"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.core.devices import choose
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.recipe.load import load
@@ -22,7 +22,7 @@ FITTED = {
 
 def execute_with(path, *changes):
     loaded = load(str(path), list(changes))
-    return execute(Job(loaded, loaded.recipe.train.seed, "cpu"), Silent())
+    return execute(Job(loaded, loaded.recipe.train.seed, "cpu"), SilentObserver())
 
 
 @pytest.mark.exhaustive

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.core.devices import choose
 from cse_cli.data.batches import Batches, ViewPlan
 from cse_cli.data.sources import open_text
@@ -42,7 +42,7 @@ class Recorded(NullTracker):
             self.points[step, name] = value
 
 
-class Heard(Silent):
+class Heard(SilentObserver):
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
@@ -117,9 +117,11 @@ def prepared(text: str, evaluator: Evaluator | None = None, streamed: bool = Fal
     return Prepared(job, choose("cpu"), experiment, opened, batches, recipe.train.steps or 0)
 
 
-def trainer(folder: Path, job: Prepared, tracker: Recorded | None = None, observer: Silent | None = None) -> Trainer:
+def trainer(
+    folder: Path, job: Prepared, tracker: Recorded | None = None, observer: SilentObserver | None = None
+) -> Trainer:
     folder.mkdir(exist_ok=True)
-    return Trainer(job, folder, tracker or Recorded(), observer or Silent())
+    return Trainer(job, folder, tracker or Recorded(), observer or SilentObserver())
 
 
 class Killed(BaseException):

@@ -21,9 +21,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.study import load_study, open_study
-from cse_cli.tuning.workers import SearchObserver, Worker
+from cse_cli.tuning.workers import Worker
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cse_cli.core.stats import paired
+from cse_cli.core.stats import compare_paired
 from cse_cli.tuning.results import Confirmation, Parameter, Search, Trial
 
 LENGTH = Parameter(name="queue_length", paths=("queue.length",), low=64, high=512, step=32, whole=True, default=128)
@@ -34,7 +34,7 @@ def search(**changes: Any) -> Search:
 def confirmation(own: tuple[float, ...], found: tuple[float, ...], **values: Any) -> Confirmation:
     """Return a confirmation with seeds 1, 2, …"""
     seeds = range(1, len(own) + 1)
-    over = paired(seeds, own, found)
+    over = compare_paired(seeds, own, found)
     return Confirmation(
         trial=2, values=values or {"queue_length": 256}, main="dev.spearman", paired={"dev.spearman": over}
     )

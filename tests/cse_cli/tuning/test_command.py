@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.console import Silent
+from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.load import load
 from cse_cli.tracking.reader import details, finished_results, list_runs
 from cse_cli.training.run import execute
@@ -119,7 +119,7 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, monkeypatch):
 
     def spread(jobs, places, _heard):
         given.extend((job.below.name, job.seed, len(places)) for job in jobs)
-        return [execute(job, Silent()) for job in jobs]
+        return [execute(job, SilentObserver()) for job in jobs]
 
     monkeypatch.setattr("cse_cli.tuning.confirm.run_jobs_at_once", spread)
     code, _, err = tune("--best", study, "--confirm", 3, "--workers", 2)

@@ -12,10 +12,10 @@ from cse_cli.tuning import samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.objective import TrialFailed
+from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import budget, load_study, open_study, retry_stale_trials, stored_config
-from cse_cli.tuning.workers import SearchObserver
 from registry.errors import CseError, RunFailedError
 from tests.cse_cli.tuning.fake import good, knob, plan, share, trials
 

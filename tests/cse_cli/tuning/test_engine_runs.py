@@ -19,11 +19,11 @@ from cse_cli.tracking.reader import finished_results, list_runs
 from cse_cli.tuning import objective as trial_module
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.search import run_search
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import load_study, run_of
-from cse_cli.tuning.workers import SearchObserver
 from registry.errors import RunFailedError
 from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tuning.fake import ROOT, knob

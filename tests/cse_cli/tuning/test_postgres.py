@@ -9,8 +9,8 @@ from sqlalchemy import create_engine, text
 
 from cse_cli.tuning import storage
 from cse_cli.tuning import study as studies
+from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.study import load_study, open_study, retry_stale_trials
-from cse_cli.tuning.workers import SearchObserver
 from registry.errors import CseError, TrackingError
 from tests.cse_cli.tuning import postgres
 from tests.cse_cli.tuning.fake import Workers, demand_exact, good, plan, share, trials

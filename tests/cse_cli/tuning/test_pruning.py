@@ -7,9 +7,10 @@ import pytest
 
 from cse_cli.tuning import samplers
 from cse_cli.tuning import study as studies
+from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.study import open_study
-from cse_cli.tuning.workers import SearchObserver, Worker
+from cse_cli.tuning.workers import Worker
 from tests.cse_cli.tuning.fake import plan, trials
 
 
