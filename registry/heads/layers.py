@@ -7,7 +7,6 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from registry.errors import CseError
 from registry.types import Encoder, Head
 
 
@@ -17,25 +16,6 @@ def dense_layer(width: int, out: int) -> nn.Linear:
     nn.init.normal_(layer.weight, std=0.02)
     nn.init.zeros_(layer.bias)
     return layer
-
-
-def block(width: int, out: int, dropout: float) -> list[nn.Module]:
-    """Return a linear layer, normalised and dropped; there is no non-linearity in it."""
-    return [dense_layer(width, out), nn.LayerNorm(out), nn.Dropout(dropout)]
-
-
-def width_out(head: str, layers: int, width: int, asked: int | None) -> int:
-    """Return the width of what `layers` layers make of `width` dimensions: the one asked for, else the same.
-
-    Raises:
-        CseError: No layer is there to change it.
-    """
-    if layers == 0 and asked not in (None, width):
-        raise CseError(
-            f"{head}: layers = 0 keeps {width} dimensions, width = {asked} asks for others",
-            "leave width out, or use one layer or more",
-        )
-    return width if asked is None else asked
 
 
 class Dense(Head):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from torch import Tensor, nn
 
 from registry import HEADS
-from registry.heads.layers import block, dense_layer, width_out
-from registry.types import Encoder, Head, Tune
+from registry.heads.layers import dense_layer
+from registry.heads.projection import Projection
+from registry.types import Tune
 
 
 @HEADS.register("predictor")
-class Predictor(Head):
+class Predictor(Projection):
     """Predict the other side's projection by n layers: n − 1 times drop(LayerNorm(Wx + b)), then tanh(Wx + b).
 
     W from N(0, 0.02²), b zero. 0 layers leave the vector as it is. What is predicted has to be as wide as the output.
@@ -30,33 +30,15 @@ class Predictor(Head):
         dropout: After each layer but the last.
     """
 
-    def __init__(
-        self,
-        layers: Annotated[int, Field(ge=0, le=3), Tune(0, 3)] = 2,
-        width: Annotated[int, Field(gt=0), Tune(64, 2048, log=True)] | None = None,
-        dropout: Annotated[float, Field(ge=0, lt=1), Tune(0.0, 0.3)] = 0.1,
-    ) -> None:
-        super().__init__()
-        self.layers, self.width, self.dropout = layers, width, dropout
+    name = "predictor"
 
-    def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
-        """Make the layers.
+    def __init__(self, layers: Annotated[int, Field(ge=0, le=3), Tune(0, 3)] = 2, **projection: Any) -> None:
+        super().__init__(layers, **projection)
 
-        Raises:
-            CseError: No layer is there to change the width.
-        """
-        out = width_out("predictor", self.layers, width, self.width)
-        if self.layers == 0:
-            self.network = nn.Sequential()
-            return out
-        first = [part for _ in range(self.layers - 1) for part in block(width, width, self.dropout)]
-        self.network = nn.Sequential(*first, dense_layer(width, out), nn.Tanh())
-        return out
-
-    def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:  # noqa: ARG002 - the hook's form
-        """Return (B, width)."""
-        output: Tensor = self.network(pooled)
-        return output
+    def parts(self, width: int, out: int) -> list[nn.Module]:
+        """Return the blocks, and a last layer with tanh."""
+        first = [part for _ in range(self.layers - 1) for part in self.block(width, width)]
+        return [*first, dense_layer(width, out), nn.Tanh()]
 
     def dense(self) -> tuple[Tensor, Tensor, str] | None:
         """Return the layer where there is but one."""

@@ -9,7 +9,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import HEADS
-from registry.heads.layers import block, width_out
+from registry.errors import CseError
+from registry.heads.layers import dense_layer
 from registry.types import Encoder, Head, Tune
 
 
@@ -31,6 +32,8 @@ class Projection(Head):
         dropout: After each layer.
     """
 
+    name = "projection"
+
     def __init__(
         self,
         layers: Annotated[int, Field(ge=0, le=3), Tune(0, 3)] = 1,
@@ -46,10 +49,23 @@ class Projection(Head):
         Raises:
             CseError: No layer is there to change the width.
         """
-        out = width_out("projection", self.layers, width, self.width)
-        outs = [width] * (self.layers - 1) + [out] * min(self.layers, 1)
-        self.network = nn.Sequential(*(part for each in outs for part in block(width, each, self.dropout)))
+        out = width if self.width is None else self.width
+        if self.layers == 0 and out != width:
+            raise CseError(
+                f"{self.name}: layers = 0 keeps {width} dimensions, width = {out} asks for others",
+                "leave width out, or use one layer or more",
+            )
+        self.network = nn.Sequential(*self.parts(width, out) if self.layers else ())
         return out
+
+    def parts(self, width: int, out: int) -> list[nn.Module]:
+        """Return the modules of one layer or more that make `out` dimensions of `width`."""
+        outs = [width] * (self.layers - 1) + [out]
+        return [part for each in outs for part in self.block(width, each)]
+
+    def block(self, width: int, out: int) -> list[nn.Module]:
+        """Return a dense layer, normalised and dropped; there is no non-linearity in it."""
+        return [dense_layer(width, out), nn.LayerNorm(out), nn.Dropout(self.dropout)]
 
     def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:  # noqa: ARG002 - the hook's form
         """Return (B, width)."""

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 import torch
 from torch import Tensor
 
 from registry.core import Entry
-from registry.testing.materials import Materials, draw, require
+from registry.testing.materials import Materials, PlainEncode, draw, require
 from registry.types import Evaluator, Generator
+
+PAIR = {"subset", "score", "sentence1", "sentence2"}
+MANY = 50
 
 
 def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
@@ -25,7 +28,7 @@ def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
     require(entry, evaluator.metric in evaluator.metrics, "shows one of its metrics")
     require(entry, set(evaluator.shown_metrics()) <= set(evaluator.metrics), "shows nothing but its metrics")
     _check_suites(entry)
-    first, second = (evaluator(_Words()) for _ in range(2))
+    first, second = (evaluator(PlainEncode(_sum_of_words)) for _ in range(2))
     require(entry, set(first) == set(evaluator.metrics), f"returns what it announces, not {sorted(first)}")
     require(entry, all(type(v) is float and math.isfinite(v) for v in first.values()), "returns finite floats")
     require(entry, first == second, "returns the same for the same vectors")
@@ -43,26 +46,15 @@ def _check_suites(entry: Entry[Evaluator]) -> None:
         require(entry, given is not None and set(given) <= set(known), f"has parameters for its task '{name}'")
 
 
-class _Words:
-    """An `Encode` that sees words only, and views not at all."""
-
-    def __call__(self, sentences: Sequence[str]) -> Tensor:
-        """Return the sum of fixed random vectors of the words."""
-        cache: dict[str, Tensor] = {}
-        rows = []
-        for sentence in sentences:
-            for word in (words := sentence.lower().split() or [""]):
-                cache.setdefault(word, draw(zlib.crc32(word.encode()), 16))
-            rows.append(torch.stack([cache[word] for word in words]).sum(dim=0))
-        return torch.stack(rows)
-
-    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
-        """Return the vectors of the first column."""
-        return self(next(iter(columns.values())))
-
-
-PAIR = {"subset", "score", "sentence1", "sentence2"}
-MANY = 50
+def _sum_of_words(sentences: Sequence[str]) -> Tensor:
+    """Return the sum of fixed random vectors of each sentence's words."""
+    cache: dict[str, Tensor] = {}
+    rows = []
+    for sentence in sentences:
+        for word in (words := sentence.lower().split() or [""]):
+            cache.setdefault(word, draw(zlib.crc32(word.encode()), 16))
+        rows.append(torch.stack([cache[word] for word in words]).sum(dim=0))
+    return torch.stack(rows)
 
 
 def check_generator(entry: Entry[Generator], materials: Materials) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -139,3 +139,22 @@ class WidthOnly(Encoder):
 def draw(seed: int, *shape: int) -> Tensor:
     """Return normal numbers that depend on `seed` alone."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@dataclass(frozen=True)
+class PlainEncode:
+    """An `Encode` without views.
+
+    Args:
+        vectors: Returns (n, D) vectors of n sentences.
+    """
+
+    vectors: Callable[[Sequence[str]], Tensor]
+
+    def __call__(self, sentences: Sequence[str]) -> Tensor:
+        """Return the vectors."""
+        return self.vectors(sentences)
+
+    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
+        """Return the vectors of the first column."""
+        return self(next(iter(columns.values())))

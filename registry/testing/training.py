@@ -10,7 +10,7 @@ checkpoints, and the same contents on every device.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from registry.core import Entry
-from registry.testing.materials import NOTHING, SENTENCES, Materials, OneStep, WidthOnly, draw, require
+from registry.testing.materials import NOTHING, SENTENCES, Materials, OneStep, PlainEncode, WidthOnly, draw, require
 from registry.tokens import Embedded, Encoded, Sample, Tokens
 from registry.types import Augmenter, Encoder, Head, Loss, Negatives, Queue
 
@@ -129,29 +129,14 @@ def _check_rows(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None
 
 
 def _check_fit(entry: Entry[Encoder], encoder: Encoder) -> None:
-    encode, before = _EncodeWith(encoder), torch.get_rng_state()
+    vocabulary, before = encoder.vocabulary, torch.get_rng_state()
+    encode = PlainEncode(lambda sentences: encoder.represent(vocabulary.pad(vocabulary.ids(sentences, MAX_LENGTH))))
     encoder.fit(encode, SENTENCES)
     first = encode(SENTENCES)
     require(entry, bool(first.isfinite().all()), "represents finite vectors once it is fitted")
     encoder.fit(encode, SENTENCES)
     require(entry, torch.equal(first, encode(SENTENCES)), "is fitted to the same sentences in the same way")
     require(entry, torch.equal(before, torch.get_rng_state()), "leaves the training's random numbers alone")
-
-
-class _EncodeWith:
-    """An `Encode` that runs an encoder, and views not at all."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
-
-    def __call__(self, sentences: Sequence[str]) -> Tensor:
-        """Return what `represent` makes of them."""
-        vocabulary = self.encoder.vocabulary
-        return self.encoder.represent(vocabulary.pad(vocabulary.ids(sentences, MAX_LENGTH)))
-
-    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
-        """Return the vectors of the first column."""
-        return self(next(iter(columns.values())))
 
 
 def _check_encoded_shapes(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
