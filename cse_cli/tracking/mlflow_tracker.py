@@ -7,7 +7,8 @@ Why not MLflow's asynchronous logging (`log_batch(..., synchronous=False)`)? Mea
 * Ten threads write in any order: of 40 tags set five times in a row, 31 kept an older value.
 * With MLFLOW_ASYNC_LOGGING_BUFFERING_SECONDS, one of 20 failed writes was reported, 19 passed as done
   (mlflow/mlflow#24953).
-* Waiting for it before a checkpoint took 0.8 to 2.2 s (here at most 0.2 s), and every end of a run about 0.9 s.
+* Unbuffered, 200 calls of 12 metrics with a wait every 50 took 1.9 to 2.9 s of the processor, the thread below 1.1 s;
+  the longest wait was 2.1 s against 1.1 s on the same loaded machine.
 """
 
 from __future__ import annotations
