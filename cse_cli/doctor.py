@@ -104,16 +104,16 @@ def _tracking_store() -> Iterator[Check]:
 def _threads() -> Iterator[Check]:
     import torch
 
-    from cse_cli.core import devices as cores
+    from cse_cli.core import devices
 
-    usual, cpus, limit = torch.get_num_threads(), cores.schedulable_cores(), cores.core_quota()
+    usual, cpus, limit = torch.get_num_threads(), devices.schedulable_cores(), devices.core_quota()
     room = f"{cpus} cores may be used" + ("" if limit is None else f", the time of {limit:g} is given")
-    if chosen := cores.thread_setting():
-        state: State = "note" if usual > cores.usable_threads() else "ok"
+    if chosen := devices.thread_setting():
+        state: State = "note" if usual > devices.usable_threads() else "ok"
         yield Check("threads", state, f"{usual}, set by {chosen}; {room}")
     else:
         yield Check(
-            "threads", "ok", f"{min(usual, cores.usable_threads())}; {room}; OMP_NUM_THREADS sets another number"
+            "threads", "ok", f"{min(usual, devices.usable_threads())}; {room}; OMP_NUM_THREADS sets another number"
         )
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from cse_cli.analysis.pages import Part, Remarks, render, replace_file
+from cse_cli.analysis.pages import Part, Remarks, render
 from cse_cli.analysis.papers import SCHEMA_VERSION, Missing, ScoreRow, ScoreTable, Trend
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import signed
 from cse_cli.core.stats import LEGEND, SYMBOLS, Mark, Score
 from cse_cli.core.tables import Cell, Row, Table, as_latex, as_markdown, as_rich, escape_markdown
 from registry.errors import CseError
+from registry.paths import write_atomically
 
 POSITIONS: tuple[Mark, ...] = ("within", "above", "below")
 """Marks of a difference; the others are doubts about the number itself."""
@@ -333,7 +334,8 @@ def write_page(tables: Sequence[ScoreTable], path: Path) -> None:
         CseError: It cannot be written.
     """
     try:
-        replace_file(path, page(tables).encode())
+        path.parent.stat()  # a folder that is not there is an error, and not made
+        write_atomically(path, page(tables))
     except OSError as error:
         raise CseError(
             f"--html: '{path}' cannot be written: {error.strerror}", "name a file in a folder that exists"

@@ -193,17 +193,3 @@ def _markdown_code(part: Code) -> str:
     fence = "`" * max(3, longest + 1)
     text = f"{fence}{part.language}\n{part.text.rstrip()}\n{fence}"
     return f"<details>\n<summary>{escape(part.folded)}</summary>\n\n{text}\n\n</details>" if part.folded else text
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Put a file in its place when it is whole.
-
-    Raises:
-        OSError: It cannot be written; nothing is left behind.
-    """
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -22,7 +22,6 @@ from cse_cli.analysis.pages import (
     html,
     markdown,
     pictures,
-    replace_file,
     word_table,
 )
 from cse_cli.analysis.paper_tables import paper_table
@@ -44,10 +43,10 @@ from cse_cli.core.paths import runs as run_folders
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table
 from cse_cli.recipe.study import find_study
-from cse_cli.tracking import location as tags
-from cse_cli.tracking import reader
+from cse_cli.tracking import reader, tags
 from registry.errors import CseError
 from registry.papers import AVERAGE
+from registry.paths import write_atomically
 
 HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 VISIBLE = 0.005
@@ -108,14 +107,12 @@ def _figures(path: Path) -> Path:
 
 def _write(page: Page, path: Path) -> None:
     if path.suffix.lower() in HTML:
-        replace_file(path, html(page).encode())
+        write_atomically(path, html(page))
         return
     figures = _figures(path)
-    if page.pictures:
-        figures.mkdir(exist_ok=True)
     for picture in page.pictures:
-        replace_file(figures / f"{picture.name}.svg", picture.svg)
-    replace_file(path, markdown(page, figures.name).encode())
+        write_atomically(figures / f"{picture.name}.svg", picture.svg)
+    write_atomically(path, markdown(page, figures.name))
 
 
 def run_page(run_id: str, beside: str | None, results: Sequence[Result]) -> Page:

@@ -19,8 +19,7 @@ from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.recipe.files import all_recipes, all_studies, name_of, recipe_name
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Recipe, data_identity
-from cse_cli.tracking import location as tags
-from cse_cli.tracking import reader
+from cse_cli.tracking import reader, tags
 from cse_cli.tracking.reader import RecordedRun, RunDetails
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import AVERAGE

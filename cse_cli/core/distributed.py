@@ -24,7 +24,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.functional import pad
 
-from cse_cli.core import processes as leaving
+from cse_cli.core import processes
 from cse_cli.core.processes import ProcessRank, is_alive
 from registry.distributed import rank, single_process, world_size
 from registry.errors import CseError, RunFailedError
@@ -56,7 +56,7 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
     device_id = own_device(here, device)
     if device_id is not None:
         torch.cuda.set_device(device_id)
-    with explained():
+    with explain_lost_rank():
         store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=START_SECONDS)))
         _register(store, here)
         dist.init_process_group(
@@ -229,11 +229,11 @@ def _register(store: Store, here: ProcessRank) -> None:
     kept.set(str(here.rank), json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
     first = json.loads(kept.get("0"))
     if first["host"] == socket.gethostname() and here.rank > 0:
-        leaving.follow(first["pid"])
+        processes.follow(first["pid"])
     _rosters[:] = [_Roster(kept, here)]
 
 
-def tell(error: CseError) -> bool:
+def announce_failure(error: CseError) -> bool:
     """Leave the others a message why this process ends; return whether it is the first to."""
     if isinstance(error, LostRankError) or not _rosters:
         return not _rosters
@@ -246,7 +246,7 @@ def tell(error: CseError) -> bool:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explain_lost_rank() -> Iterator[None]:
     """Turn the error of a collective that lacks a process into one that names it; ignore signals from then on.
 
     Raises:
@@ -256,12 +256,12 @@ def explained() -> Iterator[None]:
         yield
     except CseError:
         if _rosters:
-            leaving.ignore()  # the others have it too, and the first of them to leave has all ended
+            processes.ignore()  # the others have it too, and the first of them to leave has all ended
         raise
     except RuntimeError as error:
         if not _rosters or isinstance(error, torch.OutOfMemoryError) or not _is_broken(error):
             raise
-        leaving.ignore()  # the launcher now ends all processes, and this one has something to record
+        processes.ignore()  # the launcher now ends all processes, and this one has something to record
         raise _why(_rosters[0], error) from error
 
 

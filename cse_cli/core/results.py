@@ -142,7 +142,7 @@ SERIES_FOLDER = "series"
 Series = Mapping[str, Sequence[float]]
 
 
-def write(series: Mapping[str, Series], folder: Path) -> None:
+def write_series(series: Mapping[str, Series], folder: Path) -> None:
     """Write the series of each evaluator that has any."""
     for evaluator, arrays in series.items():
         if arrays:
@@ -151,7 +151,7 @@ def write(series: Mapping[str, Series], folder: Path) -> None:
             np.savez_compressed(folder / f"{evaluator}.npz", allow_pickle=False, **columns)
 
 
-def read(folder: Path) -> dict[str, dict[str, np.ndarray]]:
+def read_series(folder: Path) -> dict[str, dict[str, np.ndarray]]:
     """Return evaluator → name → numbers; nothing where there is no such folder."""
     found: dict[str, dict[str, np.ndarray]] = {}
     for path in sorted(folder.glob("*.npz")):

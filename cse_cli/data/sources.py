@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from cse_cli.core import paths as home
+from cse_cli.core import paths
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
 from cse_cli.data.tokens import Column, Progress, cache_error, join, tokenise
 from cse_cli.recipe.schema import Data
@@ -303,7 +303,7 @@ def _arrow_file(part: Part, columns: Sequence[str]) -> Path:
     """Return where a part's rows are kept; another place once a file changes."""
     stats = [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in part.paths]
     key = hashlib.sha256(repr((VERSION, stats, part.layout, columns)).encode()).hexdigest()[:32]
-    return home.cache() / "text" / f"{key}.arrow"
+    return paths.cache() / "text" / f"{key}.arrow"
 
 
 def _known_content(path: Path) -> Content | None:

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from filelock import FileLock
 
-from cse_cli.core import paths as home
+from cse_cli.core import paths
 from cse_cli.core.devices import usable_threads
 from cse_cli.core.processes import end_with_parent
 from registry import hub
@@ -90,7 +90,7 @@ def tokenise(
         CseError: The cache cannot be written.
     """
     key = "\n".join((VERSION, digest, vocabulary.fingerprint, str(max_length)))
-    folder = home.cache() / "tokens" / hashlib.sha256(key.encode()).hexdigest()[:32]
+    folder = paths.cache() / "tokens" / hashlib.sha256(key.encode()).hexdigest()[:32]
     starts = range(0, rows, SHARD)
     shards = [_Shard(folder, number, start, min(start + SHARD, rows)) for number, start in enumerate(starts)]
     try:

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 
 from filelock import FileLock, Timeout
 
-from cse_cli.core import paths as home
+from cse_cli.core import paths
 from cse_cli.core.devices import choose, limit_torch_threads, worker_devices
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.tokens import Progress
@@ -196,7 +196,7 @@ def output_path(request: Request) -> Path:
         parts += ["" if request.column == "text" else request.column, Path(request.settings.model).name]
         parts += [request.settings.languages.target or ""]
         name = ".".join(re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts if part)
-        return _shard_path(home.home() / "translations" / f"{name}.tsv", request.shard)
+        return _shard_path(paths.home() / "translations" / f"{name}.tsv", request.shard)
     asked = Path(request.output).expanduser().absolute()
     if not asked.name.endswith(".tsv"):
         raise CseError(f"--output: '{asked.name}' must end in .tsv, which tells a recipe how to read it")
@@ -236,7 +236,7 @@ def translate_rows(
     Raises:
         CseError: Another process makes the same translation, or the disk refuses.
     """
-    folder = home.cache() / "translations"
+    folder = paths.cache() / "translations"
     name = hashlib.sha256(translator.identity.encode()).hexdigest()[:32]
     same = hashlib.sha256(repr((name, rows.text.fingerprint, rows.column, rows.start, rows.stop)).encode()).hexdigest()
     sent = 0

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from cse_cli import tracking
 from cse_cli.core.console import Screen, SilentObserver
 from cse_cli.core.devices import choose, worker_devices
-from cse_cli.core.distributed import LostRankError, is_first_refused, joined, tell
+from cse_cli.core.distributed import LostRankError, announce_failure, is_first_refused, joined
 from cse_cli.core.processes import ProcessRank, end_with_parent
 from cse_cli.core.results import Result
 from cse_cli.data.requirements import fetch, requirements
@@ -195,7 +195,7 @@ def _shows(error: CseError, here: ProcessRank) -> bool:
     """Return whether this process shows an error: the first to have it, or rank 0 where no other shows it here."""
     if isinstance(error, LostRankError):
         return here.rank == 0 and not error.shown
-    return tell(error)
+    return announce_failure(error)
 
 
 # Studies.

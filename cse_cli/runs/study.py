@@ -20,7 +20,7 @@ from cse_cli.core.run_folder import RunFolder, find, is_finished, unfinished_run
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.study import Study, load_study
 from cse_cli.runs.request import RunRequest
-from cse_cli.tracking import location as tags
+from cse_cli.tracking import tags
 from cse_cli.tracking.reader import RecordedRun, finished_results, list_runs
 from cse_cli.tracking.unsent import waiting
 from cse_cli.training.build import Job

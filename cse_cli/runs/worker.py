@@ -37,7 +37,7 @@ def _run(path: Path, parent: int, here: ProcessRank) -> int:
 
 def run_job(folder: JobFolder, here: ProcessRank) -> int:
     """Run the job, give back its result or why there is none, and return the exit code."""
-    from cse_cli.core.distributed import joined, tell
+    from cse_cli.core.distributed import announce_failure, joined
     from cse_cli.training.run import execute
     from registry.errors import CseError
 
@@ -47,7 +47,7 @@ def run_job(folder: JobFolder, here: ProcessRank) -> int:
             result = execute(job, _observer(folder, here))
     except CseError as error:
         ignore()
-        tell(error)
+        announce_failure(error)
         folder.fail(here.rank, error)
         return error.exit_code
     if here.rank == 0:

@@ -33,10 +33,10 @@ from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 
 from cse_cli.core.environment import without_password
-from cse_cli.tracking import location
 from cse_cli.tracking.reader import is_alive_here
 from cse_cli.tracking.signals import defer_signals
 from cse_cli.tracking.store import REFUSED, Store, open_store, reason
+from cse_cli.tracking.tags import HEARTBEAT, HOST, INFINITE, PID, PROCESS_STARTED
 from cse_cli.tracking.tracker import Status, Tracker
 from cse_cli.tracking.unsent import Change, DatasetRead, Unsent, missing, sync
 from registry.errors import CseError, TrackingError, UnknownNameError
@@ -121,7 +121,7 @@ class MlflowTracker(Tracker):
         infinite = {key: value for key, value in named.items() if math.isinf(value) and key not in self._infinite}
         if infinite:
             self._infinite |= set(infinite)
-            self.tags({f"{location.INFINITE}.{key}": f"{value} at step {step}" for key, value in infinite.items()})
+            self.tags({f"{INFINITE}.{key}": f"{value} at step {step}" for key, value in infinite.items()})
         self._unsent.append(finite, step, now)
         for key, value in finite.items():
             self._points.put(Metric(key, value, now, step))
@@ -175,7 +175,7 @@ class MlflowTracker(Tracker):
         if beat:
             self._beaten_at = time.monotonic()
         if points or beat:
-            self._write(Change(tags={location.HEARTBEAT: _now()} if beat else {}), points)
+            self._write(Change(tags={HEARTBEAT: _now()} if beat else {}), points)
 
     def _write(self, change: Change, points: list[Metric] | None = None) -> None:
         """Send a change and points, or keep them: the points are in `metrics.jsonl`, which is sent with the change."""
@@ -255,7 +255,7 @@ def _reopen(client: MlflowClient, run_id: str, name: str, tags: Mapping[str, str
         raise UnknownNameError(f"there is no run {run_id!r} in this store", "'cse runs ls' shows the runs") from error
     if run.info.status == "RUNNING" and is_alive_here(run.data.tags):
         raise CseError(
-            f"run {run_id[:8]} is still going on: process {run.data.tags[location.PID]} on this machine",
+            f"run {run_id[:8]} is still going on: process {run.data.tags[PID]} on this machine",
             "wait for it, or end that process first",
         )
     client.update_run(run_id, status="RUNNING", name=name or None)
@@ -265,10 +265,10 @@ def _reopen(client: MlflowClient, run_id: str, name: str, tags: Mapping[str, str
 def _process() -> dict[str, str]:
     """Return what tells later whether the run's process still lives; a process id alone may be another's by then."""
     return {
-        location.HOST: socket.gethostname(),
-        location.PID: str(os.getpid()),
-        location.PROCESS_STARTED: f"{psutil.Process().create_time():.2f}",
-        location.HEARTBEAT: _now(),
+        HOST: socket.gethostname(),
+        PID: str(os.getpid()),
+        PROCESS_STARTED: f"{psutil.Process().create_time():.2f}",
+        HEARTBEAT: _now(),
     }
 
 

@@ -29,6 +29,7 @@ from cse_cli.core.results import Result
 from cse_cli.tracking import location
 from cse_cli.tracking.signals import defer_signals
 from cse_cli.tracking.store import REFUSED, open_store
+from cse_cli.tracking.tags import HEARTBEAT, HOST, PID, PROCESS_STARTED, PRUNED, SUMMARY, TUNE
 from registry.errors import CseError, UnknownNameError, suggestion
 
 RESULT = "result.json"
@@ -84,7 +85,7 @@ def finished_results() -> list[Result]:
     """
     found: list[Result] = []
     for run in list_runs("attributes.status = 'FINISHED'"):
-        if location.TUNE in run.tags:
+        if TUNE in run.tags:
             continue
         if run.result is not None:
             found.append(run.result)
@@ -169,10 +170,10 @@ def series_of(run_id: str) -> dict[str, dict[str, Any]]:
     """
     kept = runs() / run_id / results.SERIES_FOLDER
     if kept.is_dir():
-        return results.read(kept)
+        return results.read_series(kept)
     client = open_store().client
     with _local_copy(client, client.get_run(run_id), results.SERIES_FOLDER) as folder:
-        return results.read(folder)
+        return results.read_series(folder)
 
 
 def text_of(run_id: str, name: str) -> str | None:
@@ -198,7 +199,7 @@ def close_run(run_id: str, force: bool = False) -> RecordedRun:
     if run.status not in ("RUNNING", "SCHEDULED", "STALE"):
         raise CseError(f"run {run_id[:8]} is closed already: {run.status}")
     if run.status != "STALE" and not force:
-        process = f"process {run.tags.get(location.PID, '?')} on {run.tags.get(location.HOST, '?')}"
+        process = f"process {run.tags.get(PID, '?')} on {run.tags.get(HOST, '?')}"
         raise CseError(f"run {run_id[:8]} seems alive: {process}", "end that process, or close it with --force")
     with defer_signals():
         client.set_terminated(run_id, "KILLED")
@@ -208,21 +209,21 @@ def close_run(run_id: str, force: bool = False) -> RecordedRun:
 def is_stale(tags: Mapping[str, str], now: datetime | None = None) -> bool:
     """Return whether a run that says RUNNING has no process any more, as far as its tags tell."""
     if _is_on_this_machine(tags):
-        return not is_alive(int(tags[location.PID]), tags.get(location.PROCESS_STARTED))
-    if location.HEARTBEAT not in tags:
+        return not is_alive(int(tags[PID]), tags.get(PROCESS_STARTED))
+    if HEARTBEAT not in tags:
         return False
-    return (now or datetime.now(UTC)) - datetime.fromisoformat(tags[location.HEARTBEAT]) > SILENCE
+    return (now or datetime.now(UTC)) - datetime.fromisoformat(tags[HEARTBEAT]) > SILENCE
 
 
 def is_alive_here(tags: Mapping[str, str]) -> bool:
     """Return whether the run's process is one of this machine, other than this one, and alive."""
-    if not _is_on_this_machine(tags) or int(tags[location.PID]) == os.getpid():
+    if not _is_on_this_machine(tags) or int(tags[PID]) == os.getpid():
         return False
-    return is_alive(int(tags[location.PID]), tags.get(location.PROCESS_STARTED))
+    return is_alive(int(tags[PID]), tags.get(PROCESS_STARTED))
 
 
 def _is_on_this_machine(tags: Mapping[str, str]) -> bool:
-    return tags.get(location.HOST) == socket.gethostname() and location.PID in tags
+    return tags.get(HOST) == socket.gethostname() and PID in tags
 
 
 def _search(client: MlflowClient, experiment: str, matching: str) -> Iterator[Run]:
@@ -257,7 +258,7 @@ def _time(milliseconds: int | None) -> datetime | None:
 
 
 def _has_result(run: Run) -> bool:
-    return not {location.SUMMARY, location.PRUNED} & set(run.data.tags)
+    return not {SUMMARY, PRUNED} & set(run.data.tags)
 
 
 def _result(client: MlflowClient, run: Run) -> Result | str:

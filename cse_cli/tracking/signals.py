@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from cse_cli.core.console import Pruned
-from cse_cli.tracking.location import REASON
+from cse_cli.tracking.tags import REASON
 from cse_cli.tracking.tracker import Tracker
 from registry.errors import CseError
 

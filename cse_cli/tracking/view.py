@@ -16,8 +16,8 @@ from rich.markup import escape
 from cse_cli.core.console import write_json
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, plain_table
-from cse_cli.tracking import location
 from cse_cli.tracking.reader import RecordedRun, RunDetails
+from cse_cli.tracking.tags import CONFIRMS, PRUNED, RECIPE, SEED, TRIAL, TUNE
 
 _COLUMNS = ("run", "recipe", "seed", "status", "dev", "test avg", "started", "seconds", "note")
 _STYLES = {"FINISHED": "green", "FAILED": "red", "KILLED": "yellow", "STALE": "yellow", "RUNNING": "cyan"}
@@ -53,8 +53,8 @@ def summary(run: RecordedRun) -> Summary:
     open_for = (run.ended - run.started).total_seconds() if run.ended else None
     return Summary(
         run_id=run.run_id,
-        recipe=result.recipe if result else run.tags.get(location.RECIPE, run.name),
-        seed=str(result.seed) if result else run.tags.get(location.SEED, ""),
+        recipe=result.recipe if result else run.tags.get(RECIPE, run.name),
+        seed=str(result.seed) if result else run.tags.get(SEED, ""),
         status=run.status,
         dev=_dev(result) if result else None,
         test=_test(result) if result else None,
@@ -77,12 +77,12 @@ def _test(result: Result) -> float | None:
 
 
 def _notes(run: RecordedRun) -> Iterator[str]:
-    if location.TUNE in run.tags:
-        trial = run.tags.get(location.TRIAL)
-        yield f"search {run.tags[location.TUNE]}" if trial is None else f"trial {trial}"
-    if location.CONFIRMS in run.tags:
-        yield f"confirms {run.tags[location.CONFIRMS]}"
-    if location.PRUNED in run.tags:
+    if TUNE in run.tags:
+        trial = run.tags.get(TRIAL)
+        yield f"search {run.tags[TUNE]}" if trial is None else f"trial {trial}"
+    if CONFIRMS in run.tags:
+        yield f"confirms {run.tags[CONFIRMS]}"
+    if PRUNED in run.tags:
         yield "pruned"
     if run.result is not None and run.result.test_selected:
         yield "chosen on test data"

@@ -22,21 +22,6 @@ from registry.types import Encoder, Evaluator
 
 
 @dataclass(frozen=True)
-class ParentRun:
-    """The place of a run that is part of another, as a trial's run is of a search.
-
-    Args:
-        parent: The run it belongs to; None where that is not recorded.
-        name: Its own name.
-        tags: Further tags that say what it belongs to.
-    """
-
-    parent: str | None
-    name: str
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Job:
     """What is to be run.
 
@@ -46,7 +31,9 @@ class Job:
         device: As `cse_cli.core.devices.choose` takes it.
         resume: The run to resume.
         study: The cell of a study that it belongs to, as its tag says.
-        below: The run that it is part of.
+        parent: The recorded run that it is part of, as a trial's run is of a search.
+        run_name: In lists of runs, instead of recipe and seed.
+        tags: Further tags that say what it belongs to.
         lean: Whether only scores and curves are kept: no model, no figures, no numbers of single pairs.
     """
 
@@ -55,13 +42,15 @@ class Job:
     device: str = "auto"
     resume: RunFolder | None = None
     study: str | None = None
-    below: ParentRun | None = None
+    parent: str | None = None
+    run_name: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
     lean: bool = False
 
     @property
     def name(self) -> str:
         """What a list of runs shows."""
-        return self.below.name if self.below else f"{self.loaded.name} seed {self.seed}"
+        return self.run_name or f"{self.loaded.name} seed {self.seed}"
 
 
 @dataclass(frozen=True)

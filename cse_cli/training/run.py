@@ -12,15 +12,13 @@ from typing import Any
 import torch
 
 from cse_cli import tracking
-from cse_cli.core import distributed as lost
-from cse_cli.core import results as series
 from cse_cli.core.console import Observer, Pruned, RunInfo, SilentObserver
 from cse_cli.core.devices import choose, limit_torch_threads
-from cse_cli.core.distributed import rank0_first, run_on_rank0
+from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
 from cse_cli.core.environment import environment, git_commit
 from cse_cli.core.formatting import to_toml
 from cse_cli.core.paths import home
-from cse_cli.core.results import PaperRow, Result, Scores, Versions
+from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
 from cse_cli.core.run_folder import RunFolder
 from cse_cli.data.batches import Batches
 from cse_cli.data.requirements import fetch, merged_requirements
@@ -29,7 +27,7 @@ from cse_cli.data.stream import Stream, open_stream
 from cse_cli.evaluation.evaluate import evaluate
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import is_test_split
-from cse_cli.tracking import location as tags
+from cse_cli.tracking import tags
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Experiment, Job, Prepared, resolve
 from cse_cli.training.trainer import Trainer
@@ -88,7 +86,7 @@ def execute(job: Job, observer: Observer) -> Result:
     observer = observer if rank() == 0 else SilentObserver()
     prepared = prepare(job, observer)
     tracker, folder = _open_run(job)
-    with _messages(folder, observer), tracking.ending(tracker), lost.explained(), _pruning(folder, tracker):
+    with _messages(folder, observer), tracking.ending(tracker), explain_lost_rank(), _pruning(folder, tracker):
         if job.resume is None:
             run_on_rank0(lambda: record_inputs(tracker, prepared, folder))
         trainer = _trainer(prepared, folder.path, tracker, observer)
@@ -117,10 +115,8 @@ def _open_run(job: Job) -> tuple[tracking.Tracker, RunFolder]:
         if rank() > 0:
             return tracking.NullTracker()
         if job.resume is not None:  # by another trial of a search, perhaps
-            name, more = (job.below.name, job.below.tags) if job.below else ("", {})
-            return tracking.start(name, {}, more, job.resume.run_id)
-        parent = job.below.parent if job.below else None
-        return tracking.start(job.name, params(job.loaded.recipe.resolved()), run_tags(job), parent=parent)
+            return tracking.start(job.run_name, {}, job.tags, job.resume.run_id)
+        return tracking.start(job.name, params(job.loaded.recipe.resolved()), run_tags(job), parent=job.parent)
 
     tracker = rank0_first(start)
     tracker.run_id = run_on_rank0(lambda: tracker.run_id)
@@ -214,8 +210,7 @@ def run_tags(job: Job) -> dict[str, str]:
         run_tags["cse.paper"] = f"{recipe.paper.key}/{recipe.paper.table}/{recipe.paper.row}"
     if job.study is not None:
         run_tags["cse.study"] = job.study
-    if job.below is not None:
-        run_tags |= job.below.tags
+    run_tags |= job.tags
     if _test_selected(recipe):
         run_tags["cse.test_selected"] = "true"
     return run_tags
@@ -256,12 +251,12 @@ def record_outcome(
     tracker.folder(folder / "model", "model")
     evaluators = prepared.experiment.evaluators
     numbers = {name: evaluator.series() for name, evaluator in evaluators.items()}
-    series.write(numbers, folder / series.SERIES_FOLDER)
+    write_series(numbers, folder / SERIES_FOLDER)
     try:
         draw_run(result, numbers, folder / "figures", {name: list(e.fingerprints()) for name, e in evaluators.items()})
     except Exception as error:
         observer.warned(f"figures are missing: {type(error).__name__}: {error}")
-    for made in (series.SERIES_FOLDER, "figures"):
+    for made in (SERIES_FOLDER, "figures"):
         if (folder / made).is_dir():
             tracker.folder(folder / made, made)
 

@@ -12,9 +12,9 @@ from cse_cli.core.run_folder import RunFolder, unfinished_runs
 from cse_cli.core.stats import Paired, compare_paired
 from cse_cli.runs.executor import run_jobs_at_once
 from cse_cli.runs.study import execute_or_restart, finished_runs
-from cse_cli.tracking import location as tags
+from cse_cli.tracking import tags
 from cse_cli.tracking.reader import list_names
-from cse_cli.training.build import Job, ParentRun
+from cse_cli.training.build import Job
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.results import Confirmation, Search
 from cse_cli.tuning.save_recipe import tuned_recipe
@@ -51,8 +51,15 @@ def confirm(search: Search, seeds: int, devices: Sequence[str], screen: TuneScre
     for seed in fresh_seeds(search, seeds):
         for side, recipe in recipes.items():
             # Below the search, and a result of its recipe: its seed chose nothing.
-            below = ParentRun(search.run_id, f"{side}, seed {seed} of {search.study}", {tags.CONFIRMS: search.study})
-            jobs.append(Job(recipe.load([f"train.seed={seed}"]), seed, below=below))
+            jobs.append(
+                Job(
+                    recipe.load([f"train.seed={seed}"]),
+                    seed,
+                    parent=search.run_id,
+                    run_name=f"{side}, seed {seed} of {search.study}",
+                    tags={tags.CONFIRMS: search.study},
+                )
+            )
     results = _results(jobs, devices, screen)
     pairs = list(zip(results[0::2], results[1::2], strict=True))
     return Confirmation(trial=best.number, values=best.values, main=search.metric, paired=_compared(search, pairs))

@@ -23,12 +23,12 @@ from cse_cli.core.run_folder import RunFolder, find, is_finished
 from cse_cli.evaluation.evaluate import score
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.runs.study import discard_checkpoints, execute_or_restart
-from cse_cli.tracking import location as tags
+from cse_cli.tracking import tags
 from cse_cli.tracking.reader import close_run, text_of
 from cse_cli.tracking.signals import in_one_line
 from cse_cli.tracking.store import REFUSED
 from cse_cli.training import run as recording
-from cse_cli.training.build import Job, ParentRun
+from cse_cli.training.build import Job
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.samplers import pruner_name
 from cse_cli.tuning.study import OWN, RETRY_OF, RUN, RUNS, SCORES
@@ -66,7 +66,7 @@ class RecipeObjective:
         try:
             if len(self.seeds) > 1:
                 return self._mean_over_seeds(trial)
-            return self._run(trial, self.seeds[0], ParentRun(self.parent, self._name(trial), self._tags(trial)))
+            return self._run(trial, self.seeds[0], self.parent, self._name(trial))
         except Pruned as pruned:
             raise optuna.TrialPruned(str(pruned)) from None
         except (TrackingError, MissingError, optuna.TrialPruned, TrialFailed):
@@ -98,8 +98,7 @@ class RecipeObjective:
         with tracking.ending(tracker):
             for place, seed in enumerate(self.seeds):
                 if str(seed) not in known:
-                    below = ParentRun(tracker.run_id, f"seed {seed} of {name}", self._tags(trial))
-                    known[str(seed)] = self._run(trial, seed, below)
+                    known[str(seed)] = self._run(trial, seed, tracker.run_id, f"seed {seed} of {name}")
                     trial.set_user_attr(SCORES, known)
                 scores.append(known[str(seed)])
                 tracker.metrics({"score/seed": scores[-1]}, place)
@@ -122,14 +121,23 @@ class RecipeObjective:
         params = recording.params(loaded.recipe.resolved())
         return tracking.start(name, params, {**plain, **self._tags(trial), **own}, parent=self.parent)
 
-    def _run(self, trial: optuna.Trial, seed: int, below: ParentRun) -> float:
+    def _run(self, trial: optuna.Trial, seed: int, parent: str | None, name: str) -> float:
         """Run one seed, or read its result where a lost trial has finished it, and return its score."""
         loaded = self._load(trial, seed)
         lost = trial.user_attrs.get(RUNS, {}).get(str(seed)) if RETRY_OF in trial.user_attrs else None
         result = None if lost is None else _finished_result(lost)
         if result is None:
             resume = None if lost is None else self._unfinished_run(trial, lost, loaded)
-            job = Job(loaded, seed, self.config.device, resume, below=below, lean=True)
+            job = Job(
+                loaded,
+                seed,
+                self.config.device,
+                resume,
+                parent=parent,
+                run_name=name,
+                tags=self._tags(trial),
+                lean=True,
+            )
             observer = TrialObserver(trial, seed, self.observer, prunes=len(self.seeds) == 1)
             result = execute_or_restart(job, observer, discard=True)
         return _score(result)

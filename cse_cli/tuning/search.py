@@ -11,7 +11,7 @@ from datetime import datetime
 
 from cse_cli import tracking
 from cse_cli.core.devices import choose, worker_devices
-from cse_cli.tracking import location as tags
+from cse_cli.tracking import tags
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.confirm import confirm
 from cse_cli.tuning.live import TuneScreen

@@ -79,7 +79,7 @@ def record(
 def _keep(tracker: tracking.Tracker, kept: Mapping[str, series.Series], where: Sequence[str]) -> None:
     folder = runs() / tracker.run_id / series.SERIES_FOLDER
     if where:
-        series.write(kept, folder)
+        series.write_series(kept, folder)
     if "store" in where:
         tracker.folder(folder, series.SERIES_FOLDER)
     if where and "local" not in where:

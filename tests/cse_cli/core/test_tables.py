@@ -1,86 +1,106 @@
-"""A report as Markdown and as HTML: everything is in it, and nothing of it is markup."""
+"""The one table: every writer shows all of it, and nothing in it is markup."""
 
 from __future__ import annotations
 
-import re
-from base64 import b64decode
+import csv
+import io
+import json
+import math
 
 import pytest
+from rich.console import Console
 
-from cse_cli.analysis import leaderboard_view as board
-from cse_cli.analysis.pages import Page, Section, Words, html, markdown
-from cse_cli.core.tables import escape_markdown
-from tests.cse_cli.analysis.report_runs import EVIL, SVG, Seen, page
-
-
-def test_html_shows_texts_as_they_are():
-    seen = Seen(html(page()))
-    shown = "".join(seen.text)
-    # title, h1, h2, paragraph, remark, fact, summary, code, heading, label, cell, note
-    assert shown.count(EVIL) == 12
-    assert seen.tags.count("script") == 1
-    assert seen.alts == [EVIL, "second"]
-
-
-def test_html_loads_nothing():
-    text = html(page())
-    seen = Seen(text)
-    assert all(address.startswith("data:") for address in seen.loads)
-    assert not re.search(r"url\(|@import|<link[^>]+stylesheet", text)
-    images = [address for address in seen.loads if address.startswith("data:image/svg+xml;base64,")]
-    assert b64decode(images[0].partition(",")[2]) == SVG
-
-
-def test_html_has_the_leaderboards_looks():
-    text = html(page())
-    style = text.partition("<style>")[2].partition("</style>")[0]
-    assert "prefers-color-scheme: dark" in style
-    assert "@media print" in style
-    assert style.count("{") == style.count("}")
-    ours = re.search(r"--ours: (#\w+)", board.page([]))
-    assert ours is not None
-    assert ours[0] in style
-
-
-def test_figures_that_follow_each_other_stand_side_by_side():
-    text = html(page())
-    assert text.count('<div class="figures">') == 1
-    assert ['class="column" style="width: 345px"' in text, 'class="wide" style="width: 689px"' in text] == [True, True]
-
-
-def test_a_placeholder_in_a_text_is_a_text():
-    text = html(Page("{{ sections }}", "", (Section("s", (Words("{{ title }} <b>"),)),)))
-    assert "{{ title }} &lt;b&gt;" in text
-
-
-@pytest.mark.parametrize(
-    ("plain", "written"),
-    [
-        ("a|b", r"a\|b"),
-        ("snake_case", "snake_case"),
-        ("_x_", r"\_x\_"),
-        ("<b>", "&lt;b>"),
-        ("&lt; & x", "&amp;lt; & x"),
-        ("[1] $x$ ~y~", r"\[1\] \$x\$ \~y\~"),
-        ("two\nlines", "two lines"),
-        ("61.17", "61.17"),
-    ],
+from cse_cli.core.console import UNBOUND, stdout_console, write_json
+from cse_cli.core.tables import (
+    Cell,
+    Row,
+    Table,
+    as_csv,
+    as_latex,
+    as_markdown,
+    as_rich,
+    as_tsv,
+    escape_latex,
+    fits,
+    plain_table,
 )
-def test_markdown_escapes(plain, written):
-    assert escape_markdown(plain) == written
+
+SCORES = Table(
+    caption="50 % of [x]",
+    headings=("n", "sts_b"),
+    rows=(
+        Row("ours [1]", (Cell("3"), Cell("61.20▲", strong=True)), "ours"),
+        Row("±", (Cell(), Cell("0.31")), "spread", below=True),
+        Row("a|b [red]", (Cell("1"), Cell("60.00"))),
+    ),
+    notes=("50 % of it",),
+)
 
 
-def test_markdown_has_everything():
-    text = markdown(page(), "my figures")
-    assert "![second](my%20figures/wide%20one.svg)" in text
-    assert "\n- 1\\. one\n- \\- two\n" in text
-    assert "\n````toml\nx = 1\n```\n" in text
-    assert "<summary>a|b &lt;script&gt;alert(&quot;x&quot;)" in text
-    assert f"**{escape_markdown(EVIL)}**" in text
-    assert "<script" not in text.replace(f"```\n{EVIL}", "")
+def printed(table: Table, width: int = 60, **options) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(as_rich(table, **options))
+    return [line.rstrip() for line in console.file.getvalue().split("\n")[:-1]]
 
 
-def test_markdown_tables_have_a_cell_for_each_heading():
-    rows = [line for line in markdown(page(), "f").split("\n") if line.startswith("| ")]
-    counts = {len(re.findall(r"(?<!\\)\|", row)) for row in rows[-3:]}
-    assert counts == {4}
+def test_terminal():
+    assert printed(SCORES) == [
+        "           n   sts_b",
+        "ours [1]   3  61.20▲",
+        "  ±             0.31",
+        "a|b [red]  1   60.00",
+    ]
+    ruled = printed(SCORES, ruled=True, gap=1)
+    assert ruled[1] == "─" * 18
+    assert [line.split() for line in ruled if "─" not in line] == [line.split() for line in printed(SCORES)]
+
+
+def test_long_words_wrap_and_numbers_stay():
+    table = plain_table(("name", "title", "rows"), [("a", "word " * 30, "12,345")], align="lpr")
+    lines = printed(table, width=40)
+    assert max(map(len, lines)) <= 40
+    assert " ".join(lines).count("word") == 30
+    assert "12,345" in lines[1]
+    assert not fits(as_rich(table), 40)
+    assert fits(as_rich(table), 200)
+
+
+def test_markdown():
+    assert as_markdown(SCORES).split("\n") == [
+        "|  | n | sts_b |",
+        "| --- | ---: | ---: |",
+        r"| ours \[1\] | 3 | **61.20▲** |",
+        "| &emsp;± |  | 0.31 |",
+        r"| a\|b \[red\] | 1 | 60.00 |",
+        "",
+        r"\[1\] 50 % of it",
+    ]
+
+
+def test_latex():
+    lines = as_latex(SCORES, ["p < 0.05"]).split("\n")
+    assert lines[2] == r"\caption{50 \% of [x]}"
+    assert lines[3] == r"\begin{tabular}{lrr}"
+    assert lines[5] == r"{} & n & sts\_b \\"
+    assert lines[7] == r"{}ours [1] & 3 & \textbf{61.20$^\uparrow$} \\"
+    assert lines[8] == r"\quad{}$\pm$ &  & 0.31 \\"
+    assert lines[-3:] == [r"\par [1] 50 \% of it", r"\par p \textless{} 0.05", r"\end{table}"]
+    assert escape_latex("中") == r"\texttt{U+4E2D}"
+
+
+def test_values_for_other_programs():
+    assert list(csv.reader(io.StringIO(as_csv(SCORES))))[3] == ["a|b [red]", "1", "60.00"]
+    assert as_tsv(plain_table(("a", "b"), [("1", "2")])) == "a\tb\n1\t2\n"
+
+
+def test_stdout_that_is_no_terminal_is_plain_and_unwrapped(capsys: pytest.CaptureFixture[str]):
+    with stdout_console() as console:
+        assert console.width == UNBOUND
+        console.print("[bold]x[/bold]   ")
+        console.print("y " * 300)
+    assert capsys.readouterr().out == "x\n" + ("y " * 300).rstrip() + "\n"
+
+
+def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]):
+    write_json({"a": (math.nan, {"b": math.inf}), "c": 1.5})
+    assert json.loads(capsys.readouterr().out) == {"schema_version": 1, "a": [None, {"b": None}], "c": 1.5}

@@ -118,7 +118,7 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, monkeypatch):
     given = []
 
     def spread(jobs, places, _heard):
-        given.extend((job.below.name, job.seed, len(places)) for job in jobs)
+        given.extend((job.run_name, job.seed, len(places)) for job in jobs)
         return [execute(job, SilentObserver()) for job in jobs]
 
     monkeypatch.setattr("cse_cli.tuning.confirm.run_jobs_at_once", spread)
