@@ -13,7 +13,7 @@ from cse_cli.analysis.pages import Part, Remarks, Section, Words
 from cse_cli.analysis.reproduce import changes_table
 from cse_cli.analysis.runs import Change
 from cse_cli.core.console import stdout_console
-from cse_cli.core.formatting import UNSET, counted, interval, mean, p_value, seed_list, setting, signed
+from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, setting_text, signed
 from cse_cli.core.stats import LEVEL, MOST_SEEDS
 from cse_cli.core.tables import Cell, Row, Table, as_rich, plain_table
 
@@ -40,7 +40,7 @@ def seeds_table(comparison: Comparison, *, narrow: bool = False) -> Table:
         limits = interval(seeds.low, seeds.high)
         n = seeds.seeds_needed
         cells = [
-            *(f"{fmean(v):.2f}" if narrow else mean(v) for v in (seeds.first, seeds.second)),
+            *(f"{fmean(v):.2f}" if narrow else mean_text(v) for v in (seeds.first, seeds.second)),
             signed(seeds.difference),
             limits.replace(" ", "") if narrow else limits,
             p_value(seeds.p_adjusted),
@@ -152,7 +152,7 @@ def _print_values(console: Console, letters: Sequence[str], changes: Sequence[Ch
     for change in changes:
         same: dict[str, list[str]] = {}
         for letter, value in zip(letters, change.values, strict=True):
-            same.setdefault(setting(value), []).append(letter)
+            same.setdefault(setting_text(value), []).append(letter)
         parts = [f"[bold]{' '.join(known)}[/bold] {escape(value)}" for value, known in same.items()]
         long = len(change.key) + sum(map(len, same)) > _SHORT
         console.print(f"{escape(change.key)}:" + "".join(f"\n    {part}" if long else f"  {part}" for part in parts))

@@ -85,7 +85,7 @@ def _note_numbers(notes: Sequence[str], every: Sequence[str]) -> str:
 
 
 def _mean_cell(score: Score | None) -> Cell:
-    return Cell(mean(score) if score else "")
+    return Cell(score_text(score) if score else "")
 
 
 def _spread_cell(score: Score | None) -> Cell:
@@ -124,7 +124,7 @@ def compared_to(row: ScoreRow) -> str:
     return f"to {row.answers}" if row.answers else "to before training"
 
 
-def mean(score: Score) -> str:
+def score_text(score: Score) -> str:
     """Return a number with the doubts about it."""
     return f"{score.mean:.{score.digits}f}{_symbols(score, doubts=True)}"
 
@@ -209,7 +209,7 @@ def print_tables(tables: Sequence[ScoreTable]) -> None:
             console.print(escape(line))
 
 
-def write_markdown(tables: Sequence[ScoreTable]) -> str:
+def to_markdown(tables: Sequence[ScoreTable]) -> str:
     """Return GitHub tables."""
     parts: list[str] = []
     for table in tables:
@@ -219,7 +219,7 @@ def write_markdown(tables: Sequence[ScoreTable]) -> str:
     return "\n\n".join(filter(None, [*parts, legend])) + "\n"
 
 
-def write_latex(tables: Sequence[ScoreTable]) -> str:
+def to_latex(tables: Sequence[ScoreTable]) -> str:
     """Return one `table` environment a table: needs the package booktabs; for pdflatex, xelatex and lualatex."""
     legend = legend_lines(tables)
     every = (as_latex(text_table(table), [*remarks(table), *legend]) for table in tables)
@@ -233,7 +233,7 @@ _CSV = (
 )  # fmt: skip
 
 
-def write_csv(tables: Sequence[ScoreTable]) -> str:
+def to_csv(tables: Sequence[ScoreTable]) -> str:
     """Return one line a cell, full precision, for other programs."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -250,7 +250,7 @@ def write_csv(tables: Sequence[ScoreTable]) -> str:
     return text.getvalue()
 
 
-def write_json(tables: Sequence[ScoreTable]) -> str:
+def to_json(tables: Sequence[ScoreTable]) -> str:
     """Return one document."""
     plain = [table.model_dump(mode="json") for table in tables]
     for table, dumped in zip(tables, plain, strict=True):
@@ -261,10 +261,10 @@ def write_json(tables: Sequence[ScoreTable]) -> str:
 
 
 WRITERS: dict[str, Callable[[Sequence[ScoreTable]], str]] = {
-    "md": write_markdown,
-    "csv": write_csv,
-    "json": write_json,
-    "latex": write_latex,
+    "md": to_markdown,
+    "csv": to_csv,
+    "json": to_json,
+    "latex": to_latex,
 }
 
 
@@ -319,7 +319,7 @@ def _page_cell(score: Score | None, row: ScoreRow) -> dict[str, object] | None:
     return {
         "value": repr(score.mean),
         "title": "; ".join(LEGEND[mark] for mark in score.marks),
-        "mean": mean(score),
+        "mean": score_text(score),
         "small": list(filter(None, small)),
         "difference": difference(score),
         "significant": score.significant,

@@ -38,7 +38,7 @@ from cse_cli.analysis.runs import (
     read_reported_run,
     study_tags,
 )
-from cse_cli.core.formatting import counted, mean, seed_list, signed
+from cse_cli.core.formatting import counted, mean_text, seed_list, signed
 from cse_cli.core.paths import runs as run_folders
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table
@@ -272,7 +272,7 @@ def _training_section(run: ReportedRun, beside: Method | None, drawn: Sequence[P
     parts: list[Part] = [*drawn, *_curves_of_all_seeds(groups), *_losses(run)]
     names = dict.fromkeys(name for result in run.results for name in result.measures)
     if names:
-        rows = [(name, mean([r.measures[name] for r in run.results if name in r.measures])) for name in names]
+        rows = [(name, mean_text([r.measures[name] for r in run.results if name in r.measures])) for name in names]
         parts.append(word_table("What was measured", ("mean ± standard deviation over the seeds",), rows))
     return Section("Training", tuple(parts))
 

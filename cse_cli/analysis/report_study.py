@@ -9,7 +9,7 @@ from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
 from cse_cli.analysis.pages import Code, Facts, Page, Part, Remarks, Section, Words, pictures, word_table
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs, study_table
 from cse_cli.analysis.reproduce import data_section, environment_section, recipe_code, study_rerun_section
-from cse_cli.core.formatting import counted, mean, seed_list
+from cse_cli.core.formatting import counted, mean_text, seed_list
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table
 from cse_cli.recipe.cells import headings, paper_table, values
@@ -90,7 +90,7 @@ def _scores_section(runs: StudyRuns) -> Section:
     rows = []
     for name, of_row in scores.items():
         seeds = max((len(numbers) for numbers in of_row.values()), default=0)
-        cells = [str(seeds), *(mean(of_row.get(column, [])) for column in columns)]
+        cells = [str(seeds), *(mean_text(of_row.get(column, [])) for column in columns)]
         rows.append(Row(name, tuple(map(Cell, cells)), "ours" if seeds else ""))
     missing = runs.missing()
     lines = missing_cells(missing, f"cse run {study.name}") if missing else []

@@ -31,7 +31,7 @@ def signed(value: float | None) -> str:
     return UNSET if value is None else f"{value:+.2f}".replace("-", "−")
 
 
-def mean(values: Sequence[float]) -> str:
+def mean_text(values: Sequence[float]) -> str:
     """Return the mean, with the spread of several."""
     if not values:
         return ""
@@ -48,14 +48,14 @@ def p_value(p: float | None) -> str:
     return UNSET if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def setting(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """Return a recipe's value roughly as TOML writes it; a dash where it is not set."""
     if value is None:
         return UNSET
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key} = {setting(inner)}' for key, inner in value.items())}}}"
+        return f"{{{', '.join(f'{key} = {setting_text(inner)}' for key, inner in value.items())}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(setting, value))}]"
+        return f"[{', '.join(map(setting_text, value))}]"
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cse_cli.analysis.reproductions import compare_with_reproductions
 from cse_cli.core.console import stdout_console, write_json
-from cse_cli.core.formatting import mean
+from cse_cli.core.formatting import mean_text
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table, as_rich, plain_table
 from cse_cli.training.build import Prepared
@@ -65,7 +65,7 @@ def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
         kept = "" if run.selected_step is None else str(run.selected_step)
         rows.append((label, scores(run.scores), kept, f"{run.seconds:.0f}"))
     if len(runs) > 1:
-        means = [mean([run.scores[name][metric] for run in runs]) for name, metric in shown.items()]
+        means = [mean_text([run.scores[name][metric] for run in runs]) for name, metric in shown.items()]
         rows.append(("mean ± std", means, "", ""))
     if runs[0].untrained:
         rows.append(("gain", [_gain(runs, name, metric) for name, metric in shown.items()], "", ""))

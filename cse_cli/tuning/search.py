@@ -43,7 +43,7 @@ from cse_cli.tuning.study import (
     set_run,
     settled,
 )
-from cse_cli.tuning.view import print_confirmation, print_search, print_searches, write_json
+from cse_cli.tuning.view import print_confirmation, print_search, print_searches, write_searches
 from cse_cli.tuning.workers import WorkerProcesses, work
 from registry.errors import CseError, UnknownNameError
 
@@ -91,7 +91,7 @@ def list_studies(options: SearchOptions) -> None:
     if options.save_best is not None or options.confirm is not None:
         raise CseError("ls lists all studies", "name one with --best STUDY")
     searches = list_searches(options.storage)
-    (write_json if options.as_json else print_searches)(searches)
+    (write_searches if options.as_json else print_searches)(searches)
     if not searches:
         sys.stderr.write("no study yet\n  → `cse tune --param queue_length` makes one\n")
 
@@ -106,7 +106,7 @@ def _show(study: Study, options: SearchOptions) -> None:
         best, day = found.demand_best(), datetime.now().astimezone().date().isoformat()
         save_recipe(options.save_best, tuned_recipe(found, best), found, best, day)
     if options.as_json:
-        write_json(found)
+        write_searches(found)
     elif options.confirm is not None and found.confirmation is not None:
         print_confirmation(found, found.confirmation)
     else:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from cse_cli.core import console
 from cse_cli.core.console import stdout_console
-from cse_cli.core.formatting import UNSET, interval, mean, p_value, seed_list, signed
+from cse_cli.core.formatting import UNSET, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, fits, plain_table
 from cse_cli.tuning.ranges import Value
 from cse_cli.tuning.results import Confirmation, Search, Trial, confirmation_sentence, verdict
@@ -77,7 +77,7 @@ def print_searches(searches: Sequence[Search]) -> None:
         out.print(as_rich(plain_table(shown, [[row[heading] for heading in shown] for row in rows], align=align)))
 
 
-def write_json(content: Search | Sequence[Search]) -> None:
+def write_searches(content: Search | Sequence[Search]) -> None:
     """Write one JSON document: a search with its best trial and verdict at the top, or several searches."""
     if not isinstance(content, Search):
         console.write_json({"studies": [one.model_dump(mode="json") for one in content]})
@@ -233,7 +233,7 @@ def confirmation_table(confirmation: Confirmation, width: int) -> RichTable:
 def _confirmation_table(confirmation: Confirmation, *, reach: bool, spread: bool) -> RichTable:
     rows = []
     for name, over in confirmation.paired.items():
-        sides = [mean(side) if spread else f"{fmean(side):.2f}" for side in (over.first, over.second)]
+        sides = [mean_text(side) if spread else f"{fmean(side):.2f}" for side in (over.first, over.second)]
         limits = [interval(over.low, over.high) if over.low is not None else ""] if reach else []
         texts = [*sides, signed(over.difference), *limits, "" if over.p is None else p_value(over.p)]
         rows.append(Row(name, tuple(map(Cell, texts)), emphasis="main" if name == confirmation.main else ""))

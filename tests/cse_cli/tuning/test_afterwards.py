@@ -20,7 +20,7 @@ from cse_cli.tuning.view import (
     print_searches,
     shortest_names,
     trial_table,
-    write_json,
+    write_searches,
 )
 from registry.errors import CseError, RunFailedError
 from tests.cse_cli.tuning.searches import LENGTH, POOLING, RATE, confirmation, search
@@ -189,9 +189,9 @@ def test_studies_are_listed_for_programs(capsys):
 
 
 def test_json_has_the_answers_first_to_hand(capsys):
-    write_json(search())
+    write_searches(search())
     document = json.loads(capsys.readouterr().out)
     assert (document["schema_version"], document["best"]["number"], document["confirmed"]) == (1, 2, None)
     assert document["verdict"] == verdict(search())
-    write_json([search()])
+    write_searches([search()])
     assert [one["study"] for one in json.loads(capsys.readouterr().out)["studies"]] == [search().study]
