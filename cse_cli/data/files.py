@@ -11,6 +11,7 @@ from typing import Any
 
 from registry.catalogue import Column, File
 from registry.catalogue.find import data_folder
+from registry.catalogue.hub_sets import quiet_datasets
 from registry.catalogue.sources import require_columns
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 
@@ -277,10 +278,7 @@ def _read(path: Path | str, kind: str, options: Mapping[str, Any]) -> Iterator[A
 
 def _open(paths: Sequence[Path | str], kind: str, options: Mapping[str, Any]) -> Any:
     """Return a stream of Arrow tables by a builder of `datasets`; nothing is written to its cache."""
-    import datasets
-
-    datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # the exception says what fails
+    datasets = quiet_datasets()
     builder = "text" if kind == "tsv" else kind
     settings = {"encoding": "utf-8-sig"} if builder == "text" else {}
     files = {"train": [str(path) for path in paths]}

@@ -1,5 +1,6 @@
 import gzip
 import json
+import socket
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -101,6 +102,18 @@ def test_all_formats_give_the_same_rows(tmp_path):
     for text in texts:
         assert list(zip(text.cells("text"), text.cells("translation"), strict=True)) == rows
     assert len({text.fingerprint for text in texts}) == 1
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+def test_opening_a_file_of_ones_own_asks_the_network_nothing(tmp_path, monkeypatch, name):
+    asked = []
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("datasets.config.HF_UPDATE_DOWNLOAD_COUNTS", True)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *where, **_: asked.append(where) or [])
+    write(tmp_path, name, ['{"text": "a"}'])
+    assert open_text(Data(file=str(tmp_path / name)), {"text"}).rows == 1
+    assert asked == []
 
 
 def test_folders_globs_and_lists_are_one_text(tmp_path):
