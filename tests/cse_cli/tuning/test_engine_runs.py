@@ -214,6 +214,7 @@ def test_a_trial_whose_first_seeds_lose_is_given_up(asked, monkeypatch):
     assert (pruned.status, pruned.tags["cse.pruned"]) == ("FINISHED", "true")
 
 
+@pytest.mark.process
 def test_two_workers_start_by_themselves_and_share(asked, capsys):
     """Each is a process of its own; the tiny recipe's data is real there."""
     notes = Notes()
