@@ -8,7 +8,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -183,18 +183,15 @@ class Screen(SilentObserver):
         if what == self._preparing and now - self._last_line < PLAIN_EVERY and not last:
             return
         self._preparing, self._last_line = what, now
-        self.console.print(f"[dim]{escape(what)}{count} …[/dim]", soft_wrap=True)
+        self.write(f"[dim]{escape(what)}{count} …[/dim]")
 
     def started(self, run: RunInfo) -> None:
         """Print what runs where, then open the progress bar."""
         again = f", going on after step {run.done}" if run.done else ""
-        self.console.print(
-            f"[bold]{escape(run.recipe)}[/bold] · {escape(run.title)} · seed {run.seed}{again}", soft_wrap=True
-        )
-        self.console.print(
+        self.write(f"[bold]{escape(run.recipe)}[/bold] · {escape(run.title)} · seed {run.seed}{again}")
+        self.write(
             f"  {run.steps:,} steps over {run.sentences:,} sentences · {escape(run.device)} · {run.precision}\n"
-            f"  run {run.run_id} · state in {escape(run.home)}",
-            soft_wrap=True,
+            f"  run {run.run_id} · state in {escape(run.home)}"
         )
         self._dev, self._total = "", run.steps
         if self.live:
@@ -218,9 +215,8 @@ class Screen(SilentObserver):
             self._last_line = now
             done, since = self._first
             left = (now - since) / max(1, step - done) * (self._total - step)
-            self.console.print(
-                f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left:,.0f} s left",
-                soft_wrap=True,
+            self.write(
+                f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left:,.0f} s left"
             )
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
@@ -230,26 +226,26 @@ class Screen(SilentObserver):
         shown = "  ".join(f"{escape(name)} {value:.2f}" for name, value in scores.items())
         self._dev = f"dev {next(iter(scores.values())):.2f}  "
         label = "untrained" if step == 0 else f"step {step}"
-        self.console.print(f"  {label:>12}  {shown}{'  [green]best[/green]' if best else ''}", soft_wrap=True)
+        self.write(f"  {label:>12}  {shown}{'  [green]best[/green]' if best else ''}")
 
     def warned(self, text: str) -> None:
         """Print a warning."""
-        self.console.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
+        self.write(f"[yellow]warning:[/yellow] {escape(text)}")
 
     def stopped(self, run_id: str | None) -> None:
         """Print how to go on with an interrupted run."""
         self._close()
         how = " before the first step" if run_id is None else f"; go on with: cse run --resume {run_id[:8]}"
-        self.console.print(f"stopped{how}", soft_wrap=True)
+        self.write(f"stopped{how}")
 
     def failed(self, what: str, error: Exception) -> None:
         """Print why one of several runs stopped."""
         self._close()
-        self.console.print(f"[red]error:[/red] {escape(what)}: {escape(str(error))}", soft_wrap=True)
+        self.write(f"[red]error:[/red] {escape(what)}: {escape(str(error))}")
 
-    def heard(self, worker: str, line: str) -> None:
-        """Print a line that another process wrote."""
-        self.console.print(f"[dim]{escape(f'[{worker}]')}[/dim] {escape(line)}", soft_wrap=True)
+    def write(self, text: str) -> None:
+        """Print a line, whatever its length."""
+        self.console.print(text, soft_wrap=True)
 
     def _close(self) -> None:
         if self._bar is not None:
@@ -257,28 +253,26 @@ class Screen(SilentObserver):
             self._bar = None
 
 
-class RunScreen(Screen):
-    """The screen of a single run, which also passes the run's id on.
+class RunLines(Screen):
+    """Plain lines of one run among several at once, each with the run's name before it.
 
     Args:
-        begun: Receives the id.
+        name: Of the run.
+        console: Shared by all.
     """
 
-    def __init__(self, begun: Callable[[str], None]) -> None:
-        super().__init__()
-        self._begun = begun
-
-    def started(self, run: RunInfo) -> None:
-        """Pass the id on, and print what runs."""
-        self._begun(run.run_id)
-        super().started(run)
-
-
-class RunLines(RunScreen):
-    """Plain lines of one run among several at once."""
+    def __init__(self, name: str, console: Console) -> None:
+        super().__init__(console)
+        self.live = False
+        self._name = f"[dim]{escape(f'[{name}]')}[/dim] "
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
         """Print nothing."""
+
+    def write(self, text: str) -> None:
+        """Print a line with the run's name before it."""
+        for line in text.split("\n"):
+            self.console.print(f"{self._name}{line.strip()}", soft_wrap=True)
 
 
 UNBOUND = 10_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from statistics import fmean, stdev
@@ -10,7 +11,10 @@ from typing import Any
 
 import tomlkit
 
+from registry.errors import CseError
+
 UNSET = "—"
+_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def counted(number: int, what: str) -> str:
@@ -69,6 +73,18 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def parse_duration(option: str, text: str) -> float:
+    """Return the seconds that "90", "30m", "1.5h" or "2d" mean.
+
+    Raises:
+        CseError: It is none of these.
+    """
+    match = re.fullmatch(r"(\d+\.?\d*)\s*(s|m|min|h|d|)", text.strip())
+    if match is None or float(match[1]) == 0:
+        raise CseError(f"{option}: '{text}' is not a duration", "write seconds, or such as 30m, 2h, 1.5h")
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def date_and_time(moment: datetime) -> str:

@@ -127,6 +127,11 @@ def _read(file: Path) -> RunFolder:
     return RunFolder(content["run_id"], content["recipe"], Path(content["source"]), content["resolved"], commits)
 
 
+def log_of(run_id: str) -> Path:
+    """Return the file that has what a run told, line by line."""
+    return runs() / run_id / "log.txt"
+
+
 def is_finished(run_id: str) -> bool:
     """Tell whether a run of this machine is finished."""
     return (runs() / run_id / FINISHED).exists()

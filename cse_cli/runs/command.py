@@ -35,7 +35,13 @@ def run(
         int | None,
         typer.Option(min=1, help="Processes that share each run and its batch; one a CUDA device if left out."),
     ] = None,
-    worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="CLUSTER", help="Run on a Ray cluster: auto, ray://… or local-cluster."),
+    ] = None,
+    patience: Annotated[
+        str, typer.Option(help="Kill and repeat a run that tells nothing for so long: 90, 30m, 2h.")
+    ] = "2h",
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train and score recipes, or all cells of studies; record each run in MLflow."""
@@ -45,12 +51,25 @@ def run(
     if here.world > 1:
         listen(here.rank)  # before a library starts threads
         end_with_parent()
+    from cse_cli.core.formatting import parse_duration
     from cse_cli.recipe.study import find_study
     from cse_cli.runs.request import RunRequest
     from cse_cli.runs.run import run_as_rank, run_jobs, run_studies
 
     request = RunRequest(
-        recipes or [], set_ or [], unset or [], seed, seeds, device, resume, workers, worker, processes, dry_run, json_
+        recipes or [],
+        set_ or [],
+        unset or [],
+        seed,
+        seeds,
+        device,
+        resume,
+        workers,
+        processes,
+        on,
+        parse_duration("--patience", patience),
+        dry_run,
+        json_,
     )
     if here.world > 1:
         among_others(lambda: run_as_rank(request, here))

@@ -1,39 +1,50 @@
 """One run in several processes of this machine: started, watched, and ended together by torch's elastic agent.
 
-Each process finds the same environment as one that torchrun started; `cse_cli.runs.executor` says how it gets its job.
+Each process finds the same environment as one that torchrun started, and its job in a folder that only its owner can
+read. Rank 0 tells this process through a socket in that folder how the run goes, so that the observer stays here.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import pickle
 import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
 from uuid import uuid4
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from cse_cli.core.console import Observer, RunInfo
 from cse_cli.core.devices import THREADS_VARIABLE, worker_environment
+from cse_cli.core.distributed import LostRankError
 from cse_cli.core.paths import runs
 from cse_cli.core.processes import PATIENT_SECONDS
 from cse_cli.core.results import Result
-from cse_cli.runs.executor import JobFolder
+from cse_cli.runs.channel import hear
 from cse_cli.tracking import Terminated
 from cse_cli.training.build import Job
 from registry.errors import CseError, RunFailedError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LOG_LINES = 12
+_LAST_WORDS_SECONDS = 5.0
+"""How long what rank 0 told last may take to be heard."""
 
 
-def run_in_processes(job: Job, processes: int) -> Result:
-    """Run a job in several processes and return its result; rank 0 shows it on the terminal.
+def run_in_processes(job: Job, processes: int, observer: Observer) -> Result:
+    """Run a job in several processes and return its result.
 
     Raises:
         CseError: A process could not start or failed, with its own message, or was killed.
@@ -42,11 +53,11 @@ def run_in_processes(job: Job, processes: int) -> Result:
     agent = logging.getLogger("torch.distributed.elastic")  # `_root_cause` says what it logs, shorter
     agent.addHandler(logging.NullHandler())
     agent.propagate = False
-    with JobFolder.of(job) as folder:
+    with JobFolder.of(job) as folder, _heard(folder, observer):
         try:
             with _signal_handlers_restored(), _environment(processes, job.device):
                 launch = elastic_launch(_config(processes, folder.path / "logs"), sys.executable)
-                launch("-m", "cse_cli.runs.worker", str(folder.path), str(os.getpid()))
+                launch("-m", "cse_cli.runs.rank", str(folder.path), str(os.getpid()))
         except ChildFailedError as error:
             raise _root_cause(folder, error.failures, processes) from None
         except SignalException as signalled:
@@ -57,6 +68,32 @@ def run_in_processes(job: Job, processes: int) -> Result:
     if result is None:
         raise RunFailedError("the processes ended without a result", "run it again")
     return result
+
+
+@contextmanager
+def _heard(folder: JobFolder, observer: Observer) -> Iterator[None]:
+    """Let an observer hear rank 0, in a thread: torch's agent has this one."""
+
+    def serve() -> None:
+        with listener.accept() as channel:
+            while (call := channel.recv()) is not None:
+                answer = hear(observer, call)
+                if call.asks:
+                    channel.send(answer)
+
+    def until_gone() -> None:
+        with suppress(EOFError, OSError):
+            serve()
+
+    with Listener(folder.address) as listener:
+        thread = Thread(target=until_gone, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            with suppress(OSError), Client(folder.address) as last:  # wakes a thread that nobody has called
+                last.send(None)
+            thread.join(_LAST_WORDS_SECONDS)
 
 
 def _config(processes: int, logs: Path) -> LaunchConfig:
@@ -137,3 +174,76 @@ def _how_ended(failure: ProcessFailure, folder: JobFolder) -> str:
     logs = sorted(folder.path.glob(f"logs/*/attempt_0/{failure.local_rank}/stderr.log"))
     lines = logs[0].read_text(encoding="utf-8", errors="replace").strip().split("\n") if logs else []
     return "\n  ".join([f"ended with code {failure.exitcode}:", *lines[-_LOG_LINES:]])
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a process ended before its run did.
+
+    Args:
+        error: As it was raised, for whoever shows it.
+        lost: Whether the cause is in another process.
+    """
+
+    error: CseError
+    lost: bool
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """One job given to several processes. The folder is readable by its owner alone."""
+
+    path: Path
+
+    @staticmethod
+    @contextmanager
+    def of(job: Job) -> Iterator[JobFolder]:
+        """Give a job; the folder is deleted after the block."""
+        with TemporaryDirectory(prefix="cse-run-") as path:
+            folder = JobFolder(Path(path))
+            (folder.path / "job.pickle").write_bytes(pickle.dumps(job))
+            yield folder
+
+    def job(self) -> Job:
+        """Return what is to be run."""
+        job: Job = pickle.loads((self.path / "job.pickle").read_bytes())
+        return job
+
+    @property
+    def address(self) -> str:
+        """The socket through which rank 0 tells how the run goes."""
+        return str(self.path / "channel")
+
+    def begin(self, run: RunInfo) -> None:
+        """Keep which run it is, for a message after a death."""
+        (self.path / "run").write_text(run.run_id)
+
+    def run_id(self) -> str | None:
+        """Return which run has begun."""
+        file = self.path / "run"
+        return file.read_text() if file.exists() else None
+
+    def finish(self, result: Result) -> None:
+        """Give the result back."""
+        (self.path / "result.json").write_text(result.model_dump_json(), encoding="utf-8")
+
+    def result(self) -> Result | None:
+        """Return the result, if the run came to its end."""
+        file = self.path / "result.json"
+        return Result.model_validate_json(file.read_bytes()) if file.exists() else None
+
+    def fail(self, rank: int, error: CseError) -> None:
+        """Give back why a process ends."""
+        lost = isinstance(error, LostRankError)
+        failure = {"message": error.message, "action": error.next_action, "code": error.exit_code, "lost": lost}
+        (self.path / f"failure-{rank}.json").write_text(json.dumps(failure), encoding="utf-8")
+
+    def failure(self, rank: int) -> Failure | None:
+        """Return what a process gave back before it ended."""
+        file = self.path / f"failure-{rank}.json"
+        if not file.exists():
+            return None
+        failure = json.loads(file.read_bytes())
+        error = CseError(failure["message"], failure["action"])
+        error.exit_code = failure["code"]
+        return Failure(error, failure["lost"])

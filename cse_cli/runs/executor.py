@@ -1,187 +1,426 @@
-"""Jobs in processes of their own, as many at once as there are devices.
+"""Where runs are executed: in this process, or in a child process on each device. The only place that starts such.
 
-A process gets its job and gives back what became of it through a folder. Each is `python -m cse_cli.runs.worker`: a
-command and not a forked or spawned function, so that it begins without the state of this process, and the leader of a
-session of its own, so that Ctrl-C at the terminal reaches this process alone, which ends each run once.
+A driver, the process of the command, submits jobs with their observers and gets futures. Its observers hear what a run
+tells wherever that runs (`cse_cli.runs.channel`), always in the thread that calls `submit`, `wait` or `close`. A
+process that dies under a run is replaced, and the run goes on from its last checkpoint. `cse_cli.runs.cluster` does the
+same on many machines.
 """
 
 from __future__ import annotations
 
-import json
+import gc
 import os
-import pickle
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing import connection
+from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import SimpleQueue
-from tempfile import TemporaryDirectory
-from threading import Lock
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
+import torch
+
+from cse_cli.core.console import Observer
 from cse_cli.core.devices import worker_environment
-from cse_cli.core.distributed import LostRankError
+from cse_cli.core.paths import home
 from cse_cli.core.results import Result
+from cse_cli.core.run_folder import RunFolder, find, is_finished, log_of
+from cse_cli.runs.channel import Call, Failed, hear
 from cse_cli.training.build import Job
+from cse_cli.training.run import execute
 from registry.errors import CseError, RunFailedError
 
-LineWriter = Callable[[str, str], None]
-"""Is given the name of a process and a line it wrote."""
+Key = TypeVar("Key")
+
+MOST_RETRIES = 3
+"""How often a job is run again whose process died."""
+PATIENCE_SECONDS = 7200.0
+"""A run that tells nothing for so long hangs: more than any evaluation between two reports takes."""
+LEAVE_SECONDS = 15.0
+"""How long runs may take to record their end when they are stopped."""
+_POLL_SECONDS = 0.5
+_LOG_LINES = 12
 
 
-def run_jobs_at_once(jobs: Sequence[Job], devices: Sequence[str], write: LineWriter) -> list[Result | CseError]:
-    """Run jobs, as many at once as there are devices, and return what became of each, in their order.
+class Executor(ABC):
+    """Runs jobs; a context manager that ends them all where its block is left by an exception."""
 
-    On Ctrl-C all runs are ended, and recorded as ended, before it is raised.
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """How many jobs run at once."""
+
+    @abstractmethod
+    def submit(self, job: Job, observer: Observer) -> Future[Result]:
+        """Take a job; its future has the result, or what ended it: a `CseError`, or `Pruned`."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Return when another future is done, or no job is left."""
+
+    @abstractmethod
+    def close(self, *, cancel: bool) -> None:
+        """End the processes; with `cancel` also the runs at work, each recorded as KILLED and resumable."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(cancel=kind is not None)
+
+
+def as_ended(executor: Executor, jobs: Iterable[tuple[Key, Job, Observer]]) -> Iterator[tuple[Key, Result | CseError]]:
+    """Run jobs, each taken from the iterable when there is room for it, and yield what became of each as it ends.
+
+    Raises:
+        Exception: What ended a job and is no `CseError`.
     """
-    pool = _ProcessPool(devices, write)
-    with ThreadPoolExecutor(len(devices)) as threads:
-        futures = [threads.submit(pool.run, job) for job in jobs]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            pool.end()
-            raise
+    left, at_work = iter(jobs), dict[Future[Result], Key]()
+    while True:
+        while len(at_work) < executor.slots and (job := next(left, None)) is not None:
+            at_work[executor.submit(job[1], job[2])] = job[0]
+        if not at_work:
+            return
+        executor.wait()
+        for future in [future for future in at_work if future.done()]:
+            yield at_work.pop(future), outcome(future)
 
 
-class _ProcessPool:
-    """The processes of several runs at once; one run is on each device at a time."""
-
-    def __init__(self, devices: Sequence[str], write: LineWriter) -> None:
-        self._free: SimpleQueue[str] = SimpleQueue()
-        for device in devices:
-            self._free.put(device)
-        self._count = len(devices)
-        self._write = write
-        self._lock = Lock()
-        self._ended = False
-        self._running: set[subprocess.Popen[str]] = set()
-
-    def run(self, job: Job) -> Result | CseError:
-        """Run a job on the next free device."""
-        device = self._free.get()
-        try:
-            with JobFolder.of(replace(job, device=device)) as folder:
-                code = self._wait(folder, device, f"{job.name} {device}")
-                return folder.result() or _error(folder, code)
-        finally:
-            self._free.put(device)
-
-    def end(self) -> None:
-        """Ask all processes to end, and start no more."""
-        with self._lock:
-            self._ended = True
-            for process in self._running:
-                process.terminate()  # they record the end of their run, so that it can be resumed
-
-    def _wait(self, folder: JobFolder, device: str, name: str) -> int:
-        with self._lock:
-            if self._ended:
-                return 0
-            command = [sys.executable, "-m", "cse_cli.runs.worker", str(folder.path), str(os.getpid())]
-            process = start_process(command, device, self._count, stdout=subprocess.DEVNULL)
-            self._running.add(process)
-        with process:
-            write_lines(process, name, self._write)
-        with self._lock:
-            self._running.remove(process)
-        return process.returncode
+def outcome(future: Future[Result]) -> Result | CseError:
+    """Return the result of a future that is done, or why there is none."""
+    try:
+        return future.result()
+    except CseError as error:
+        return error
 
 
-def start_process(command: Sequence[str], device: str, count: int, stdout: int) -> subprocess.Popen[str]:
-    """Start one of `count` processes at once, in a session of its own, its stderr as a pipe."""
-    return subprocess.Popen(
-        command,
-        env=worker_environment(count, device),
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def write_lines(process: subprocess.Popen[str], name: str, write: LineWriter) -> None:
-    """Pass on the lines that a process writes on stderr, until it closes it."""
-    for line in process.stderr or ():
-        if line.strip():
-            write(name, line.rstrip())
-
-
-def _error(folder: JobFolder, code: int) -> CseError:
-    if (failure := folder.failure(0)) is not None:
-        return failure.error
-    run_id = folder.run_id()
-    action = "run it again" if run_id is None else f"go on with: cse run --resume {run_id[:8]}"
-    return RunFailedError(f"its process ended with code {code}", action)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a process ended before its run did.
+def run_job(job: Job, observer: Observer, processes: int = 1) -> Result:
+    """Run a job to its end; one that may is started anew where the run that it resumes cannot go on.
 
     Args:
-        error: As it was raised, for whoever shows it.
-        lost: Whether the cause is in another process.
+        job: What to run.
+        observer: Of the run; is warned of a restart.
+        processes: That share the run; more than one are children of this process.
+
+    Raises:
+        CseError: It could not start, or failed on the way.
+        Pruned: The observer ended it.
+    """
+    try:
+        try:
+            return _run(job, observer, processes)
+        except CseError as error:
+            if job.resume is None or not job.may_restart or error.exit_code != CseError.exit_code:
+                raise
+            lost = job.resume.run_id
+            observer.warned(f"run {lost[:8]} cannot go on, so it starts anew: {error.message}")
+        result = _run(replace(job, resume=None), observer, processes)
+        discard_checkpoints(lost)
+        return result
+    finally:
+        gc.collect()  # the next run needs the memory: models are in reference cycles, and errors hold models
+        torch.cuda.empty_cache()  # does nothing where CUDA is not in use
+
+
+def _run(job: Job, observer: Observer, processes: int) -> Result:
+    if processes == 1:
+        return execute(job, observer)
+    from cse_cli.runs.distributed import run_in_processes  # torch's agent
+
+    return run_in_processes(job, processes, observer)
+
+
+def discard_checkpoints(run_id: str) -> None:
+    """Delete the checkpoints of a run that nobody will resume."""
+    with suppress(CseError):
+        find(run_id).close()
+
+
+class SerialExecutor(Executor):
+    """Runs each job in this process, as it is submitted.
+
+    Args:
+        processes: That share each run; more than one are children of this process.
     """
 
-    error: CseError
-    lost: bool
+    slots = 1
+
+    def __init__(self, processes: int = 1) -> None:
+        self._processes = processes
+
+    def submit(self, job: Job, observer: Observer) -> Future[Result]:
+        """Run a job to its end; a signal is raised here."""
+        future: Future[Result] = Future()
+        try:
+            future.set_result(run_job(job, observer, self._processes))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def wait(self) -> None:
+        """Return: every job has ended."""
+
+    def close(self, *, cancel: bool) -> None:
+        """Do nothing: no process was started."""
 
 
-@dataclass(frozen=True)
-class JobFolder:
-    """One job given to one process, or to several together. The folder is readable by its owner alone."""
+@dataclass(eq=False)
+class Submission:
+    """A job that an executor has taken.
 
-    path: Path
+    Args:
+        job: What to run; it resumes its own run once that has begun and its process died.
+        run_id: Of the run that has begun.
+        losses: How often its process died.
+        heard: When it last told something, on the clock `time.monotonic`.
+    """
 
-    @staticmethod
-    @contextmanager
-    def of(job: Job) -> Iterator[JobFolder]:
-        """Give a job; the folder is deleted after the block."""
-        with TemporaryDirectory(prefix="cse-run-") as path:
-            folder = JobFolder(Path(path))
-            (folder.path / "job.pickle").write_bytes(pickle.dumps(job))
-            yield folder
+    job: Job
+    observer: Observer
+    future: Future[Result] = field(default_factory=Future)
+    run_id: str | None = None
+    losses: int = 0
+    heard: float = 0.0
 
-    def job(self) -> Job:
-        """Return what is to be run."""
-        job: Job = pickle.loads((self.path / "job.pickle").read_bytes())
-        return job
+    def hear(self, call: Call) -> Exception | None:
+        """Take a call of the run, and return the driver's answer."""
+        self.heard = time.monotonic()
+        if call.method == "started":
+            self.run_id = call.args[0].run_id
+        return hear(self.observer, call)
 
-    def begin(self, run_id: str) -> None:
-        """Keep which run it is, for a message after a death."""
-        (self.path / "run").write_text(run_id)
+    @property
+    def log(self) -> Path | None:
+        """The log of the run that has begun."""
+        return None if self.run_id is None else log_of(self.run_id)
 
-    def run_id(self) -> str | None:
-        """Return which run has begun."""
-        file = self.path / "run"
-        return file.read_text() if file.exists() else None
 
-    def finish(self, result: Result) -> None:
-        """Give the result back."""
-        (self.path / "result.json").write_text(result.model_dump_json(), encoding="utf-8")
+class PoolExecutor(Executor):
+    """An executor whose jobs run elsewhere: a queue, and what is done when a process dies."""
 
-    def result(self) -> Result | None:
-        """Return the result, if the run came to its end."""
-        file = self.path / "result.json"
-        return Result.model_validate_json(file.read_bytes()) if file.exists() else None
+    def __init__(self) -> None:
+        self._queue: deque[Submission] = deque()
+        self._ended = False
+        """Whether a future is done since `wait` was called."""
 
-    def fail(self, rank: int, error: CseError) -> None:
-        """Give back why a process ends."""
-        lost = isinstance(error, LostRankError)
-        failure = {"message": error.message, "action": error.next_action, "code": error.exit_code, "lost": lost}
-        (self.path / f"failure-{rank}.json").write_text(json.dumps(failure), encoding="utf-8")
+    def submit(self, job: Job, observer: Observer) -> Future[Result]:
+        """Queue a job."""
+        self._queue.append(submission := Submission(job, observer))
+        return submission.future
 
-    def failure(self, rank: int) -> Failure | None:
-        """Return what a process gave back before it ended."""
-        file = self.path / f"failure-{rank}.json"
-        if not file.exists():
-            return None
-        failure = json.loads(file.read_bytes())
-        error = CseError(failure["message"], failure["action"])
-        error.exit_code = failure["code"]
-        return Failure(error, failure["lost"])
+    def settle(self, submission: Submission, end: Result | Exception) -> None:
+        """Give a future what became of its job."""
+        self._ended = True
+        if isinstance(end, Exception):
+            submission.future.set_exception(end)
+        else:
+            submission.future.set_result(end)
+
+    def retry(self, submission: Submission, why: str) -> None:
+        """Queue a job again whose process died, from its last checkpoint; at last its future fails.
+
+        Args:
+            submission: Whose process is gone.
+            why: How it ended, as in "its process was ended by SIGKILL".
+        """
+        submission.losses += 1
+        begun = _unfinished(submission.run_id)
+        if submission.losses > MOST_RETRIES:
+            action = "run it again" if begun is None else f"go on with: cse run --resume {begun.run_id[:8]}"
+            where = "" if submission.log is None else f"; its log: {submission.log}"
+            error = RunFailedError(f"its process {why}, {submission.losses} times in all{where}", action)
+            self.settle(submission, error)
+            return
+        how = "starts again" if begun is None else f"goes on from the last checkpoint of run {begun.run_id[:8]}"
+        submission.observer.warned(f"{submission.job.name}: its process {why}; it {how}")
+        if begun is not None:
+            submission.job = replace(submission.job, resume=begun, may_restart=True)
+        self._queue.appendleft(submission)
+
+
+def _unfinished(run_id: str | None) -> RunFolder | None:
+    """Return the folder of a run that has begun and can be resumed."""
+    with suppress(CseError):
+        if run_id is not None and not is_finished(run_id):
+            return find(run_id)
+    return None
+
+
+class LocalExecutor(PoolExecutor):
+    """Runs jobs in child processes of this machine, one on each device, which take one job after the other.
+
+    Each child is a command and not a fork, so that it begins without the state of this process, and the leader of a
+    session, so that Ctrl-C at the terminal reaches this process alone, which ends each run once.
+
+    Args:
+        devices: As `cse_cli.core.devices.choose` takes them, one for each child.
+        patience: Seconds without a word from a run after which its process is killed.
+    """
+
+    def __init__(self, devices: Sequence[str], patience: float = PATIENCE_SECONDS) -> None:
+        super().__init__()
+        self._devices = list(devices)
+        self._patience = patience
+        self._workers: list[_Worker] = []
+
+    @property
+    def slots(self) -> int:
+        """One a device."""
+        return len(self._devices)
+
+    def wait(self) -> None:
+        """Give jobs to free children and hear those at work, until one has ended."""
+        self._ended = False
+        while (self._queue or self._busy()) and not self._ended:
+            self._assign()
+            self._hear_all()
+
+    def close(self, *, cancel: bool) -> None:
+        """End the children. A second Ctrl-C while they record the end of their runs kills them at once."""
+        for submission in self._queue:
+            submission.future.cancel()
+        self._queue.clear()
+        try:
+            for worker in self._workers:
+                worker.end(at_once=cancel)
+            until = time.monotonic() + LEAVE_SECONDS
+            while any(worker.is_alive() for worker in self._workers) and time.monotonic() < until:
+                self._hear_all(leaving=True)
+            self._hear_all(leaving=True)
+        finally:
+            for worker in self._workers:
+                worker.kill()
+            self._workers.clear()
+
+    def _busy(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.submission is not None]
+
+    def _assign(self) -> None:
+        while self._queue and len(self._busy()) < self.slots:
+            worker = next((worker for worker in self._workers if worker.submission is None), None)
+            if worker is None:
+                used = [worker.device for worker in self._workers]
+                device = next(device for device in self._devices if used.count(device) < self._devices.count(device))
+                worker = _Worker(device, self.slots)
+                self._workers.append(worker)
+            if not worker.begin(submission := self._queue.popleft()):  # it died between two jobs
+                self._lose(worker, submission)
+
+    def _hear_all(self, *, leaving: bool = False) -> None:
+        """Take what the children tell, for a short while; notice those that died or hang."""
+        busy = {worker.connection: worker for worker in (self._workers if leaving else self._busy())}
+        for ready in connection.wait(list(busy), _POLL_SECONDS):
+            worker = busy[ready]  # type: ignore[index]
+            try:
+                self._take(worker, worker.connection.recv())
+            except (EOFError, OSError):
+                worker.wait()
+                self._lose(worker, worker.submission, leaving=leaving)
+        for worker in list(busy.values()):
+            submission = worker.submission
+            if submission is not None and not leaving and time.monotonic() - submission.heard > self._patience:
+                worker.kill()
+                self._lose(worker, submission, f"told nothing for {self._patience:,.0f} s and was killed")
+
+    def _take(self, worker: _Worker, message: Any) -> None:
+        submission = worker.submission
+        if submission is None:
+            return
+        if isinstance(message, Call):
+            answer = submission.hear(message)
+            if message.asks:
+                worker.connection.send(answer)
+            return
+        worker.submission = None
+        self.settle(submission, message.error if isinstance(message, Failed) else message)
+
+    def _lose(self, worker: _Worker, submission: Submission | None, why: str = "", *, leaving: bool = False) -> None:
+        self._workers.remove(worker)
+        worker.connection.close()
+        if submission is None:
+            return
+        if leaving:
+            submission.future.cancel()
+        else:
+            self.retry(submission, why or worker.how_it_ended(submission.log))
+
+
+class _Worker:
+    """One child process on one device; `cse_cli.runs.worker` is what it does."""
+
+    def __init__(self, device: str, count: int) -> None:
+        self.device = device
+        self.submission: Submission | None = None
+        self.connection: Connection[Any, Any]
+        self.connection, theirs = connection.Pipe()
+        logs = home() / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        with theirs, (logs / f"worker-{os.getpid()}.log").open("ab") as log:
+            self._log = Path(log.name)
+            self._process = subprocess.Popen(
+                # -P: nothing is imported from the folder that the command was started in.
+                [sys.executable, "-P", "-m", "cse_cli.runs.worker", str(theirs.fileno()), str(os.getpid())],
+                env=worker_environment(count, device),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def begin(self, submission: Submission) -> bool:
+        """Give it a job; return whether it could take it."""
+        try:
+            self.connection.send(replace(submission.job, device=self.device))
+        except OSError:
+            self.wait()
+            return False
+        submission.heard = time.monotonic()
+        self.submission = submission
+        return True
+
+    def is_alive(self) -> bool:
+        """Return whether the process is there."""
+        return self._process.poll() is None
+
+    def end(self, *, at_once: bool) -> None:
+        """Ask it to end: at once, its run recorded as stopped, or as it has no job."""
+        if at_once:
+            self._process.terminate()
+        with suppress(OSError):
+            self.connection.send(None)
+
+    def wait(self) -> None:
+        """Wait for its end, which has begun."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(LEAVE_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it now, whatever it does, and leave no log of nothing."""
+        self._process.kill()
+        self._process.wait()
+        self.connection.close()
+        with suppress(OSError):
+            if self._log.stat().st_size == 0:
+                self._log.unlink()
+
+    def how_it_ended(self, log: Path | None) -> str:
+        """Return how the process ended, as a message goes on: by which signal, or with the last lines it wrote."""
+        code = self._process.returncode
+        if code < 0:
+            maybe = "; the kernel does so where memory runs out" if code == -signal.SIGKILL else ""
+            return f"was ended by {signal.Signals(-code).name}{maybe}"
+        written = next((path for path in (log, self._log) if path is not None and path.exists()), None)
+        lines = [] if written is None else written.read_text("utf-8", "replace").strip().split("\n")[-_LOG_LINES:]
+        return "\n  ".join([f"ended with code {code}", *lines])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from cse_cli.core.run_folder import RunFolder, find
 from cse_cli.recipe.load import load
+from cse_cli.runs.executor import PATIENCE_SECONDS
 from cse_cli.training.build import Job
 from registry.errors import CseError
 
@@ -22,9 +23,10 @@ class RunRequest:
         seed: One seed instead of the recipe's own.
         seeds: A count, or a list with commas.
         resume: Beginning of the id of the run to resume.
-        workers: How many processes share a study or several runs; None is one a CUDA device.
-        worker: Whether this process is one of those of a study, started by another.
+        workers: How many runs at once; None is one a CUDA device.
         processes: How many do each run together; None is one a CUDA device.
+        on: A Ray cluster: its address, "auto" or "local-cluster"; None is this machine.
+        patience: Seconds without a word after which a run's process is killed.
         dry_run: Print what would be run.
         as_json: Print one JSON document.
     """
@@ -37,8 +39,9 @@ class RunRequest:
     device: str = "auto"
     resume: str | None = None
     workers: int | None = None
-    worker: bool = False
     processes: int | None = None
+    on: str | None = None
+    patience: float = PATIENCE_SECONDS
     dry_run: bool = False
     as_json: bool = False
 

@@ -1,42 +1,28 @@
-"""`cse run`: recipes one after another, several at once or each in several processes; under torchrun; and studies."""
+"""`cse run`: recipes and seeds through an executor; one run under torchrun; and studies."""
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from threading import Thread
+from collections.abc import Sequence
 from time import sleep
-from typing import Any
 
 import torch.distributed as dist
 
 from cse_cli import tracking
-from cse_cli.core.console import Screen, SilentObserver
-from cse_cli.core.devices import choose, worker_devices
+from cse_cli.core.console import RunLines, Screen, SilentObserver
+from cse_cli.core.devices import choose
 from cse_cli.core.distributed import LostRankError, announce_failure, is_first_refused, joined
-from cse_cli.core.processes import ProcessRank, end_with_parent
+from cse_cli.core.processes import ProcessRank
 from cse_cli.core.results import Result
 from cse_cli.data.requirements import fetch, requirements
 from cse_cli.recipe.study import find_study
-from cse_cli.runs.executor import run_jobs_at_once, start_process, write_lines
-from cse_cli.runs.placement import choose_placement
+from cse_cli.runs.driver import sole_driver
+from cse_cli.runs.executor import as_ended
+from cse_cli.runs.placement import Placement, choose_placement, place_runs
 from cse_cli.runs.request import RunRequest
-from cse_cli.runs.study import StudyFailure, StudyOutcome, StudyPlan, StudyWorker, plan_study
-from cse_cli.runs.study_view import (
-    StudyScreen,
-    WorkerLines,
-    print_outcomes,
-    print_plans,
-    write_outcomes,
-    write_report,
-    write_study_plans,
-)
-from cse_cli.runs.view import describe_run, print_plan, print_results, shown_metrics, write_plans, write_results
+from cse_cli.runs.study import StudyOutcome, StudyPlan, plan_study, run_study
+from cse_cli.runs.study_view import StudyScreen, print_outcomes, print_study_plans, write_outcomes, write_study_plans
+from cse_cli.runs.view import describe_run, print_plans, print_results, shown_metrics, write_plans, write_results
 from cse_cli.tracking.unsent import sync
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute, prepare
@@ -47,56 +33,31 @@ _TOLD_SECONDS = 60.0
 """How long a rank that has nothing to say waits for torchrun to end it."""
 
 
-class _Failures:
-    """Errors of one job after another: each is shown, and the next job runs; the error of a single job is raised."""
-
-    def __init__(self, jobs: Sequence[Job], screen: Screen) -> None:
-        self.code = 0
-        self._alone = len(jobs) == 1
-        self._screen = screen
-
-    @contextmanager
-    def shown(self, job: Job) -> Iterator[None]:
-        try:
-            yield
-        except CseError as error:
-            if self._alone:
-                raise
-            self._screen.failed(job.name, error)
-            self.code = error.exit_code
-
-
 def run_jobs(request: RunRequest) -> int:
     """Run the jobs of a request, or print what they would do; print results in order and return the exit code.
 
     Raises:
-        CseError: The request is not valid, its only job failed, or the processes asked for are not possible.
+        CseError: The request is not valid, its only job failed, or what it asks for is not possible.
     """
     jobs = request.jobs()
-    if request.dry_run:
-        return _plan_jobs(jobs, as_json=request.as_json)
     placement = choose_placement(jobs, request)
-    results: list[Result] = []
+    if request.dry_run:
+        return _plan_jobs(jobs, placement, as_json=request.as_json)
     with Screen() as screen:
         _download(jobs, screen)
-    with Screen() as screen:
-        failures = _Failures(jobs, screen)
-        if placement.devices:
-            for job, end in zip(jobs, run_jobs_at_once(jobs, placement.devices, screen.heard), strict=True):
-                with failures.shown(job):
-                    if isinstance(end, CseError):
-                        raise end
-                    results.append(end)
-        for job in () if placement.devices else jobs:
-            with failures.shown(job):
-                if placement.processes == 1:
-                    results.append(execute(job, screen))
-                else:
-                    from cse_cli.runs.distributed import run_in_processes  # torch's agent
-
-                    results.append(run_in_processes(job, placement.processes))
-    _show(jobs, results, as_json=request.as_json)
-    return failures.code
+    ends: dict[int, Result | CseError] = {}
+    with Screen() as screen, placement.open() as executor:
+        alone = executor.slots == 1
+        asked = ((n, job, screen if alone else RunLines(job.name, screen.console)) for n, job in enumerate(jobs))
+        for number, end in as_ended(executor, asked):
+            if isinstance(end, CseError):
+                if len(jobs) == 1:
+                    raise end
+                screen.failed(jobs[number].name, end)
+            ends[number] = end
+    in_order = [ends[number] for number in range(len(jobs))]
+    _show(jobs, [end for end in in_order if isinstance(end, Result)], as_json=request.as_json)
+    return next((end.exit_code for end in in_order if isinstance(end, CseError)), 0)
 
 
 def _download(jobs: Sequence[Job], screen: Screen) -> None:
@@ -114,20 +75,23 @@ def _download(jobs: Sequence[Job], screen: Screen) -> None:
                 raise
 
 
-def _plan_jobs(jobs: Sequence[Job], *, as_json: bool) -> int:
-    """Build and read what jobs need, and print what they would do; return the exit code."""
-    plans = []
+def _plan_jobs(jobs: Sequence[Job], placement: Placement, *, as_json: bool) -> int:
+    """Build and read what jobs need, and print what they would do and where; return the exit code."""
+    plans, code = [], 0
     with Screen() as screen:
-        failures = _Failures(jobs, screen)
         for job in jobs:
-            with failures.shown(job):
+            try:
                 plans.append(describe_run(prepare(job, screen)))
+            except CseError as error:
+                if len(jobs) == 1:
+                    raise
+                screen.failed(job.name, error)
+                code = error.exit_code
     if as_json:
-        write_plans(plans)
+        write_plans(plans, placement.describe())
     else:
-        for plan in plans:
-            print_plan(plan)
-    return failures.code
+        print_plans(plans, placement.describe())
+    return code
 
 
 def _show(jobs: Sequence[Job], results: Sequence[Result], *, as_json: bool) -> None:
@@ -149,7 +113,7 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
     """
     try:
         if request.dry_run:  # nothing to share
-            return _plan_jobs(request.jobs(), as_json=request.as_json) if here.rank == 0 else 0
+            return _plan_jobs(request.jobs(), Placement(), as_json=request.as_json) if here.rank == 0 else 0
         with joined(here, request.device):
             jobs = _jobs_of_rank_0(request, here)
             with Screen() as screen:
@@ -217,107 +181,21 @@ def run_studies(request: RunRequest) -> int:
     sync()  # what a run could not send to its store yet counts as finished only there
     plans = [plan_study(name, request) for name in request.recipes]
     if request.dry_run:
-        (write_study_plans if request.as_json else print_plans)(plans)
+        places = [place_runs(len(plan.open), request).describe() for plan in plans]
+        (write_study_plans if request.as_json else print_study_plans)(plans, places)
         return 0
     choose(request.device)
-    if request.worker:
-        _run_share(request, plans)
-        return 0
     outcomes = [_run_study(plan, request) for plan in plans]
     (write_outcomes if request.as_json else print_outcomes)(outcomes)
-    return next((failure.exit_code for outcome in outcomes for failure in outcome.failures), 0)
+    return int(any(outcome.failures for outcome in outcomes))
 
 
 def _run_study(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
-    devices = worker_devices(request.device, request.workers)
-    with StudyScreen(plan.name) as screen:
+    with StudyScreen(plan.name) as screen, sole_driver("study", plan.study.name):
         screen.planned(plan)
         try:
-            if len(devices) == 1:
-                worker = StudyWorker(plan.open, devices[0], screen)
-                worker.work()
-                ran, failures = worker.ran, worker.failures
-            else:
-                ran, failures = _run_workers(plan, request, devices, screen) if plan.open else (0, [])
+            with place_runs(len(plan.open), request).open() as executor:
+                return run_study(plan, request.device, executor, screen)
         except (KeyboardInterrupt, tracking.Terminated):
             screen.left()
             raise
-        return StudyOutcome(plan, plan.results(), ran, failures)
-
-
-def _run_share(request: RunRequest, plans: Sequence[StudyPlan]) -> None:
-    """Do the share of one of several processes, and report it to the process that started it."""
-    end_with_parent()
-    ran, failures = 0, list[StudyFailure]()
-    for plan in plans:
-        with WorkerLines(plan.name) as screen:
-            worker = StudyWorker(plan.open, request.device, screen)
-            worker.work()
-        ran, failures = ran + worker.ran, failures + worker.failures
-    write_report(ran, failures)
-
-
-def _run_workers(
-    plan: StudyPlan, request: RunRequest, devices: Sequence[str], screen: StudyScreen
-) -> tuple[int, list[StudyFailure]]:
-    """Run a study in a process per device, and return how many runs they did and what failed.
-
-    Raises:
-        CseError: No process came to its end.
-    """
-    runs = {run.key: run for run in plan.runs}
-    ran, lost, failures = 0, 0, dict[tuple[str, int], StudyFailure]()
-    for name, code, report in _worker_reports(plan, request, devices, screen):
-        if report is None:
-            lost += 1
-            screen.warned(f"worker {name} ended with code {code} before its work was done")
-            continue
-        ran += report["ran"]
-        for one in report["failures"]:
-            key = one["hash"], one["seed"]
-            failures[key] = StudyFailure(runs[key], one["message"], one["exit_code"])
-    if lost == len(devices):
-        raise CseError("no worker came to its end", f"their messages are above; `cse run {plan.name}` goes on")
-    return ran, list(failures.values())
-
-
-def _worker_reports(
-    plan: StudyPlan, request: RunRequest, devices: Sequence[str], screen: StudyScreen
-) -> list[tuple[str, int, dict[str, Any] | None]]:
-    """Run `cse run STUDY --worker` on every device at once; return name, exit code and report of each."""
-    # The same plan, even if the study's file has other seeds by now.
-    seeds = ",".join(map(str, plan.seeds))
-    options = ["--seed" if len(plan.seeds) == 1 else "--seeds", seeds]
-    options += [part for text in request.overrides for part in ("--set", text)]
-    options += [part for key in request.unset for part in ("--unset", key)]
-    started: list[tuple[str, subprocess.Popen[str], Thread]] = []
-    with TemporaryDirectory() as folder:
-        try:
-            for number, device in enumerate(devices, 1):
-                command = [sys.executable, "-m", "cse_cli", "run", plan.name, *options, "--device", device, "--worker"]
-                name = f"{number} {device}"
-                with Path(folder, name).open("wb") as out:
-                    process = start_process(command, device, len(devices), stdout=out.fileno())
-                reader = Thread(target=write_lines, args=(process, name, screen.heard), daemon=True)
-                reader.start()
-                started.append((name, process, reader))
-            for _, process, _ in started:
-                process.wait()
-        except BaseException:
-            for _, process, _ in started:
-                process.terminate()  # they record the end of their run, so that it can be resumed
-            raise
-        finally:
-            for _, process, reader in started:
-                process.wait()
-                reader.join()  # they say how to go on
-        return [(name, process.returncode, _report(Path(folder, name))) for name, process, _ in started]
-
-
-def _report(file: Path) -> dict[str, Any] | None:
-    """Return what a worker wrote on stdout; None where it died before."""
-    try:
-        report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        return None
-    return report

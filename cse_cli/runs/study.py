@@ -1,36 +1,27 @@
-"""A study: its runs (cells × seeds, each different experiment once), what is finished, and one process's share of it.
-
-Processes of one machine share a study through claims: a lock on a file per run, which ends with its process.
-"""
+"""A study: its runs (cells × seeds, each different experiment once), what is finished, and doing what is missing."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from time import sleep
-
-from filelock import FileLock, Timeout
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from cse_cli.core.console import Observer, SilentObserver
-from cse_cli.core.paths import home
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import RunFolder, find, is_finished, unfinished_runs
+from cse_cli.core.run_folder import RunFolder, is_finished, log_of, unfinished_runs
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.study import Study, load_study
+from cse_cli.runs.executor import Executor, as_ended
 from cse_cli.runs.request import RunRequest
 from cse_cli.tracking import tags
 from cse_cli.tracking.reader import RecordedRun, finished_results, list_runs
 from cse_cli.tracking.unsent import waiting
 from cse_cli.training.build import Job
-from cse_cli.training.run import execute
-from registry.errors import CseError, RunFailedError, TrackingError
+from registry.errors import CseError, TrackingError
 
 Key = tuple[str, int]
 """Recipe hash and seed: what makes a run."""
-POLL_SECONDS = 1.0
-"""Between two looks at runs that other processes have claimed."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +84,13 @@ class StudyFailure:
 
     Args:
         message: Why, and what to do.
+        log: What the run wrote, where it had begun.
     """
 
     run: StudyRun
     message: str
     exit_code: int
+    log: Path | None
 
 
 @dataclass(frozen=True)
@@ -146,58 +139,12 @@ def finished_runs(keys: Iterable[Key]) -> dict[Key, Result]:
     return found
 
 
-@contextmanager
-def claim(recipe_hash: str, seed: int) -> Iterator[bool]:
-    """Claim a run while the block lasts; yield whether it is ours, or another living process has it.
-
-    Reaches as far as the state directory does: processes of one machine.
-    """
-    folder = home() / "claims"
-    folder.mkdir(parents=True, exist_ok=True)
-    # The file stays: a lock on a file that somebody deletes meanwhile is a lock on nothing.
-    lock = FileLock(folder / f"{recipe_hash}-{seed}.lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
-
-
-def execute_or_restart(job: Job, observer: Observer, *, discard: bool = False) -> Result:
-    """Run a job to its end; start anew where the run that it resumes cannot go on.
-
-    Args:
-        job: What to run.
-        observer: Of the run; is warned of a restart.
-        discard: Delete the checkpoints of a run that cannot go on.
-
-    Raises:
-        CseError: It could not start, or failed on the way.
-        Pruned: The observer ended it.
-    """
-    try:
-        return execute(job, observer)
-    except CseError as error:
-        if job.resume is None or error.exit_code != CseError.exit_code:
-            raise
-        observer.warned(f"run {job.resume.run_id[:8]} cannot go on, so it starts anew: {error.message}")
-    if discard:
-        discard_checkpoints(job.resume.run_id)
-    return execute(replace(job, resume=None), observer)
-
-
-def discard_checkpoints(run_id: str) -> None:
-    """Delete the checkpoints of a run that nobody will resume."""
-    with suppress(CseError):
-        find(run_id).close()
-
-
 class StudyObserver(SilentObserver):
-    """Is told of a study's progress, and of that of its runs."""
+    """Is told of a study's progress."""
+
+    def observer_of(self, run: StudyRun, *, alone: bool) -> Observer:  # noqa: ARG002 - a screen uses them
+        """Return who is told how a run goes; `alone`: no other one runs meanwhile."""
+        return self
 
     def begins(self, run: StudyRun, number: int, total: int) -> None:
         """A run starts or is resumed; `total` is how many were to be done at first."""
@@ -205,74 +152,61 @@ class StudyObserver(SilentObserver):
     def ended(self, run: StudyRun, result: Result) -> None:
         """A run came to its end."""
 
-    def elsewhere(self, run: StudyRun) -> None:
-        """Another process has done a run meanwhile."""
-
-    def waits(self, count: int) -> None:
-        """Only runs that other processes have claimed are left."""
-
     def failed(self, what: str, error: Exception) -> None:
         """A run could not be done."""
 
 
-class StudyWorker:
-    """One process's share of a study: every run that is neither finished nor claimed by another process.
+def run_study(plan: StudyPlan, device: str, executor: Executor, observer: StudyObserver) -> StudyOutcome:
+    """Do what is missing of a study; a run that fails does not stop the others.
+
+    Several runs at once begin with the longest, so that the last ones end at about the same time.
 
     Args:
-        runs: All that is to be done, by whichever process.
-        device: As `cse_cli.core.devices.choose` takes it.
+        plan: What it asks for.
+        device: As `cse_cli.core.devices.choose` takes it, where the executor leaves the choice.
+        executor: Runs the jobs.
         observer: Of everything.
+
+    Raises:
+        TrackingError: Nothing can be recorded any more.
     """
+    todo = plan.open if executor.slots == 1 else sorted(plan.open, key=_length, reverse=True)
+    failures: list[StudyFailure] = []
+    ran = 0
+    for run, end in as_ended(executor, _jobs(todo, device, observer, alone=executor.slots == 1)):
+        if isinstance(end, TrackingError):
+            raise end
+        if isinstance(end, CseError):
+            newest = next(iter(_recorded(run)), None)
+            log = None if newest is None else log_of(newest.run_id)
+            failures.append(StudyFailure(run, str(end), end.exit_code, log))
+            observer.failed(run.label, end)
+        else:
+            ran += 1
+            observer.ended(run, end)
+    return StudyOutcome(plan, plan.results(), ran, failures)
 
-    def __init__(self, runs: Sequence[StudyRun], device: str, observer: StudyObserver) -> None:
-        self.device = device
-        self.observer = observer
-        self.failures: list[StudyFailure] = []
-        self.ran = 0
-        self._all = list(runs)
-        self._open = list(runs)
-        self._since = datetime.now(UTC).replace(microsecond=0)
 
-    def work(self) -> None:
-        """Do what is free; wait for what others have claimed, and take over what they leave undone.
-
-        Raises:
-            TrackingError: Nothing can be recorded any more.
-        """
-        while self._open:
-            if not any(self._try(run) for run in list(self._open)):
-                self.observer.waits(len(self._open))
-                sleep(POLL_SECONDS)
-
-    def _try(self, run: StudyRun) -> bool:
-        """Do a run unless another process has it; return whether it is settled."""
-        with claim(*run.key) as ours:
-            if not ours:
-                return False
-            self._open.remove(run)
-            try:
-                self._do(run)
-            except TrackingError:
-                raise
-            except CseError as error:
-                self.failures.append(StudyFailure(run, str(error), error.exit_code))
-                self.observer.failed(run.label, error)
-        return True
-
-    def _do(self, run: StudyRun) -> None:
+def _jobs(
+    todo: Sequence[StudyRun], device: str, observer: StudyObserver, *, alone: bool
+) -> Iterator[tuple[StudyRun, Job, Observer]]:
+    """Yield what is to be run: a run that another command has done, or is at, since the study was planned is not."""
+    for number, run in enumerate(todo, 1):
         recorded = _recorded(run)
-        if _is_done(recorded):
-            self.observer.elsewhere(run)
-            return
-        tried = next((one for one in recorded if one.status == "FAILED" and one.started >= self._since), None)
-        if tried is not None:
-            raise RunFailedError(
-                f"run {tried.run_id[:8]} of another process failed", f"`cse runs show {tried.run_id[:8]}` shows it"
-            )
-        self.observer.begins(run, self._all.index(run) + 1, len(self._all))
-        job = Job(run.cell.load(run.seed), run.seed, self.device, _resumable(run, recorded), run.tag)
-        self.observer.ended(run, execute_or_restart(job, self.observer))
-        self.ran += 1
+        if busy := next((one for one in recorded if one.status in ("RUNNING", "SCHEDULED")), None):
+            observer.warned(f"{run.label} is left out: another command is at it, as run {busy.run_id[:8]}")
+        elif not _is_done(recorded):
+            observer.begins(run, number, len(todo))
+            loaded, resume = run.cell.load(run.seed), _resumable(run, recorded)
+            job = Job(loaded, run.seed, device, resume, may_restart=True, study=run.tag)
+            yield run, job, observer.observer_of(run, alone=alone)
+
+
+def _length(run: StudyRun) -> float:
+    """Return about how much a run has to compute: tokens; without a number of steps, more than any other."""
+    recipe = run.cell.load(run.seed).recipe
+    steps = math.inf if recipe.train.steps is None else recipe.train.steps
+    return steps * recipe.train.batch_size * recipe.data.max_length
 
 
 def _recorded(run: StudyRun) -> list[RecordedRun]:
@@ -289,7 +223,7 @@ def _is_done(recorded: Iterable[RecordedRun]) -> bool:
 
 
 def _resumable(run: StudyRun, recorded: Iterable[RecordedRun]) -> RunFolder | None:
-    """Return the unfinished run with the latest checkpoint that no living process has."""
-    free = {one.run_id for one in recorded if one.status not in ("RUNNING", "SCHEDULED", "FINISHED")}
+    """Return the unfinished run with the latest checkpoint."""
+    free = {one.run_id for one in recorded if one.status != "FINISHED"}
     resolved = run.cell.load(run.seed).recipe.resolved()
     return next((folder for folder in unfinished_runs(resolved) if folder.run_id in free), None)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from cse_cli.core.console import RunInfo, Screen, stdout_console, write_json
+from cse_cli.core.console import Observer, RunInfo, RunLines, Screen, stdout_console, write_json
 from cse_cli.core.formatting import counted
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table, as_rich, plain_table
@@ -29,32 +29,25 @@ class StudyScreen(Screen, StudyObserver):
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
-        self._waited = 0
         self._stopped = ""
 
     def planned(self, plan: StudyPlan) -> None:
         """Print what is to be run, and what is finished already."""
-        self._line(f"[bold]{escape(plan.study.name)}[/bold] · {escape(plan.study.title)}")
-        self._line(f"  {count_runs(plan)}")
+        self.write(f"[bold]{escape(plan.study.name)}[/bold] · {escape(plan.study.title)}")
+        self.write(f"  {count_runs(plan)}")
+
+    def observer_of(self, run: StudyRun, *, alone: bool) -> Observer:
+        """Return this screen, or plain lines of one run among several."""
+        return self if alone else StudyRunLines(run.label, self.console)
 
     def begins(self, run: StudyRun, number: int, total: int) -> None:
         """Print which run of how many starts."""
-        self._line(f"[bold]run {number} of {total}[/bold] · {escape(run.label)}")
+        self.write(f"[bold]run {number} of {total}[/bold] · {escape(run.label)}")
 
     def ended(self, run: StudyRun, result: Result) -> None:
         """Print that it is done, and how long it took."""
         self._close()
-        self._line(f"done · {escape(run.label)} · {result.seconds:,.0f} s of training")
-
-    def elsewhere(self, run: StudyRun) -> None:
-        """Print that another process has done a run."""
-        self._line(f"[dim]done by another process · {escape(run.label)}[/dim]")
-
-    def waits(self, count: int) -> None:
-        """Print, once for each number, how many runs other processes have."""
-        if count != self._waited:
-            self._waited = count
-            self._line(f"[dim]waiting for {counted(count, 'run')} of other processes …[/dim]")
+        self.write(f"done · {escape(run.label)} · {result.seconds:,.0f} s of training")
 
     def stopped(self, run_id: str | None) -> None:
         """Keep which run it was: `left` says how a study goes on."""
@@ -64,26 +57,16 @@ class StudyScreen(Screen, StudyObserver):
     def left(self) -> None:
         """Print how to go on with the study."""
         self._close()
-        self._line(f"stopped{self._stopped}; the same command goes on from there: cse run {escape(self.name)} …")
-
-    def _line(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True)
+        self.write(f"stopped{self._stopped}; the same command goes on from there: cse run {escape(self.name)} …")
 
 
-class WorkerLines(StudyScreen):
-    """Prints a line when a run starts and one when it ends, for a process that another one watches."""
-
-    def elsewhere(self, run: StudyRun) -> None:
-        """Print nothing: the other process does."""
-
-    def waits(self, count: int) -> None:
-        """Print nothing."""
-
-    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Print nothing."""
+class StudyRunLines(RunLines):
+    """Plain lines of one run among several; the study says that it begins and ends."""
 
     def started(self, run: RunInfo) -> None:
-        """Print nothing."""
+        """Print nothing, unless it goes on."""
+        if run.done:
+            self.write(f"going on after step {run.done}")
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
         """Print nothing."""
@@ -102,9 +85,9 @@ def count_runs(plan: StudyPlan) -> str:
     )
 
 
-def print_plans(plans: Sequence[StudyPlan]) -> None:
-    """Print every cell, its settings, and which of its seeds are to be run."""
-    for plan in plans:
+def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:
+    """Print every cell, its settings, which of its seeds are to be run, and where."""
+    for plan, place in zip(plans, places, strict=True):
         rows = []
         for cell in plan.cells:
             settings = [*(f"--set {text}" for text in cell.overrides), *(f"--unset {key}" for key in cell.unset)]
@@ -115,6 +98,7 @@ def print_plans(plans: Sequence[StudyPlan]) -> None:
         with stdout_console() as out:
             _print_title(out, plan)
             out.print(Text(count_runs(plan)), soft_wrap=True)
+            out.print(Text(place), soft_wrap=True)
             names = ("row", "columns", "recipe", "settings", "finished", "to run")
             out.print(as_rich(plain_table(names, rows), ruled=True))
 
@@ -129,11 +113,17 @@ def print_outcomes(outcomes: Sequence[StudyOutcome]) -> None:
             out.print(as_rich(_scores_table(outcome), ruled=True))
         sys.stdout.flush()
         told = Console(stderr=True, highlight=False, soft_wrap=True)
-        missing = len(plan.runs) - sum(map(len, outcome.results.values()))
-        if missing:
-            told.print(f"{missing} of {len(plan.runs)} runs are missing; the same command tries them again")
+        done = sum(map(len, outcome.results.values()))
+        if missing := len(plan.runs) - done:
+            failed = len(outcome.failures)
+            told.print(
+                f"{counted(len(plan.runs), 'run')}: {done} finished, {failed} failed, {missing - failed} missing; "
+                "the same command tries them again"
+            )
         for failure in outcome.failures:
             told.print(f"[red]failed:[/red] {escape(failure.run.label)}: {escape(failure.message)}")
+            if failure.log is not None:
+                told.print(f"  its log: {escape(str(failure.log))}")
         if plan.study.paper is not None:
             told.print(f"→ beside the paper: cse leaderboard --table {escape(plan.study.paper)}")
 
@@ -159,19 +149,15 @@ def _scores_table(outcome: StudyOutcome) -> Table:
     return Table("", ("n", *columns), tuple(rows))
 
 
-def write_study_plans(plans: Sequence[StudyPlan]) -> None:
-    """Write one JSON document with every cell."""
-    write_json({"studies": [_plan_tables(plan, plan.before) for plan in plans]})
+def write_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:
+    """Write one JSON document with every cell, and where its runs go."""
+    tables = (_plan_tables(plan, plan.before) for plan in plans)
+    write_json({"studies": [{**table, "place": place} for table, place in zip(tables, places, strict=True)]})
 
 
 def write_outcomes(outcomes: Sequence[StudyOutcome]) -> None:
     """Write one JSON document with every cell, its scores, and all results."""
     write_json({"studies": [_outcome_tables(one) for one in outcomes]})
-
-
-def write_report(ran: int, failures: Sequence[StudyFailure]) -> None:
-    """Write what a worker tells the process that started it."""
-    write_json({"ran": ran, "failures": [_failure_table(failure) for failure in failures]})
 
 
 def _outcome_tables(outcome: StudyOutcome) -> dict[str, Any]:
@@ -230,4 +216,5 @@ def _failure_table(failure: StudyFailure) -> dict[str, Any]:
         "seed": failure.run.seed,
         "message": failure.message,
         "exit_code": failure.exit_code,
+        "log": None if failure.log is None else str(failure.log),
     }

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cse_cli.analysis.reproductions import compare_with_reproductions
 from cse_cli.core.console import stdout_console, write_json
-from cse_cli.core.formatting import mean_text
+from cse_cli.core.formatting import counted, mean_text
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table, as_rich, plain_table
 from cse_cli.training.build import Prepared
@@ -139,9 +139,18 @@ def _size(tokens: Tokens) -> dict[str, Any]:
     return {"shape": list(tokens.ids.shape), "real_tokens": int(tokens.mask.sum())}
 
 
-def write_plans(plans: Sequence[RunPlan]) -> None:
-    """Write one JSON document with all plans."""
-    write_json({"plans": plans})
+def write_plans(plans: Sequence[RunPlan], place: str) -> None:
+    """Write one JSON document with all plans, and where the runs go."""
+    write_json({"plans": plans, "place": place})
+
+
+def print_plans(plans: Sequence[RunPlan], place: str) -> None:
+    """Print the plans of all runs, and where they go."""
+    for plan in plans:
+        print_plan(plan)
+    if plans:
+        with stdout_console() as out:
+            out.print(Text(f"{counted(len(plans), 'run')}, {place}"), soft_wrap=True)
 
 
 def print_plan(plan: RunPlan) -> None:

@@ -1,66 +1,70 @@
-"""A process that runs one job, alone or as one rank of several: `python -m cse_cli.runs.worker FOLDER PARENT`."""
+"""A child process of an executor: `python -m cse_cli.runs.worker FD PARENT` runs the jobs that come through a pipe.
+
+What a library writes on stdout and stderr, and the last words of a crash, go to the log of the run at work.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from pathlib import Path
-from shutil import rmtree
-from typing import TYPE_CHECKING
+import traceback
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from types import FrameType
+from typing import Any
 
-from cse_cli.core.processes import ProcessRank, among_others, end_with_parent, ignore, listen, place
-
-if TYPE_CHECKING:
-    from cse_cli.core.console import Observer
-    from cse_cli.runs.executor import JobFolder
+from cse_cli.core.console import Observer, Pruned, RunInfo
+from cse_cli.core.processes import end_with_parent
+from cse_cli.core.results import Result
+from cse_cli.core.run_folder import log_of
+from cse_cli.runs.channel import Failed, RemoteObserver, tell_through
+from cse_cli.runs.executor import run_job
+from cse_cli.tracking import Terminated
+from cse_cli.training.build import Job
+from registry.errors import CseError, RunFailedError
 
 
 def main() -> None:
-    """Run the job of a folder, alone or as one of several processes."""
-    here = place() or ProcessRank()
-    if here.world > 1:
-        listen(here.rank)  # before a library starts threads
-    path, parent = Path(sys.argv[1]), int(sys.argv[2])
-    end_with_parent(parent)
-    among_others(lambda: _run(path, parent, here))
+    """Run job after job until the driver has no more, or is gone."""
+    channel: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    os.set_inheritable(channel.fileno(), False)
+    end_with_parent(int(sys.argv[2]))
+    signal.signal(signal.SIGTERM, _leave)
+    observer = RemoteObserver(tell_through(channel), _log_to)
+    outside = os.dup(sys.stderr.fileno())
+    with suppress(EOFError, ConnectionError):  # the driver is gone
+        while (job := channel.recv()) is not None:
+            channel.send(_end_of(job, observer))
+            _write_to(outside)
 
 
-def _run(path: Path, parent: int, here: ProcessRank) -> int:
-    from cse_cli.runs.executor import JobFolder
+def _leave(number: int, _frame: FrameType | None) -> None:
+    raise Terminated(128 + number)
 
+
+def _end_of(job: Job, observer: Observer) -> Result | Failed:
+    """Return what became of a job, in a form that can be sent."""
     try:
-        return run_job(JobFolder(path), here)
-    finally:
-        if os.getppid() != parent:  # the parent was killed, and cannot delete the folder
-            rmtree(path, ignore_errors=True)
+        return run_job(job, observer)
+    except (CseError, Pruned) as error:
+        return Failed(error.with_traceback(None))
+    except ConnectionError:
+        raise  # of the channel
+    except Exception as error:
+        traceback.print_exc()
+        return Failed(RunFailedError(f"{type(error).__name__}: {error}", "its log has the traceback: cse runs logs"))
 
 
-def run_job(folder: JobFolder, here: ProcessRank) -> int:
-    """Run the job, give back its result or why there is none, and return the exit code."""
-    from cse_cli.core.distributed import announce_failure, joined
-    from cse_cli.training.run import execute
-    from registry.errors import CseError
-
-    job = folder.job()
-    try:
-        with joined(here, job.device):
-            result = execute(job, _observer(folder, here))
-    except CseError as error:
-        ignore()
-        announce_failure(error)
-        folder.fail(here.rank, error)
-        return error.exit_code
-    if here.rank == 0:
-        folder.finish(result)
-    return 0
+def _log_to(run: RunInfo) -> None:
+    with log_of(run.run_id).open("ab") as log:
+        _write_to(log.fileno())
 
 
-def _observer(folder: JobFolder, here: ProcessRank) -> Observer:
-    from cse_cli.core.console import RunLines, RunScreen, SilentObserver
-
-    if here.rank > 0:
-        return SilentObserver()
-    return RunScreen(folder.begin) if here.world > 1 else RunLines(folder.begin)
+def _write_to(descriptor: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(descriptor, stream.fileno())
 
 
 if __name__ == "__main__":

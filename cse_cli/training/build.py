@@ -30,6 +30,7 @@ class Job:
         seed: Of initialisation, dropout and order.
         device: As `cse_cli.core.devices.choose` takes it.
         resume: The run to resume.
+        may_restart: Whether to start anew where that run cannot go on.
         study: The cell of a study that it belongs to, as its tag says.
         parent: The recorded run that it is part of, as a trial's run is of a search.
         run_name: In lists of runs, instead of recipe and seed.
@@ -41,6 +42,7 @@ class Job:
     seed: int
     device: str = "auto"
     resume: RunFolder | None = None
+    may_restart: bool = False
     study: str | None = None
     parent: str | None = None
     run_name: str = ""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cse_cli.core.formatting import parse_duration
 from cse_cli.core.paths import home, runs
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import find
@@ -31,7 +32,6 @@ from registry.errors import CseError, UnknownNameError, suggestion
 SHIPPED = "quickstart"
 """Runs anywhere: no network, no files beside the package."""
 _KEY = "default_recipe"
-_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _LONGEST = 60
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,150}"
 
@@ -136,7 +136,7 @@ def resolve_options(options: SearchOptions) -> tuple[SearchConfig, LoadedRecipe,
         overrides=overrides,
         unset=unset,
         trials=options.trials,
-        timeout=None if options.timeout is None else parse_duration(options.timeout),
+        timeout=None if options.timeout is None else parse_duration("--timeout", options.timeout),
         sampler=options.sampler or defaults.sampler,
         pruner=options.pruner or defaults.pruner,
         seeds=_seeds(options.seeds) or defaults.seeds or (loaded.recipe.train.seed,),
@@ -176,18 +176,6 @@ def _load(recipe: str, overrides: Sequence[str], unset: Sequence[str], metric: s
 
 def _seeds(text: str | None) -> tuple[int, ...]:
     return () if text is None else tuple(parse_seeds(text))
-
-
-def parse_duration(text: str) -> float:
-    """Return the seconds that "90", "30m", "1.5h" or "2d" mean.
-
-    Raises:
-        CseError: It is none of these.
-    """
-    match = re.fullmatch(r"(\d+\.?\d*)\s*(s|m|min|h|d|)", text.strip())
-    if match is None or float(match[1]) == 0:
-        raise CseError(f"--timeout: '{text}' is not a duration", "write seconds, or such as 30m, 2h, 1.5h")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def _name(config: SearchConfig, loaded: LoadedRecipe) -> str:
