@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cse_cli import tracking
 from cse_cli.core.results import Result
 from cse_cli.recipe.load import load
-from cse_cli.runs.study import claim
+from cse_cli.runs.driver import sole_driver
 from cse_cli.tracking.store import Store
+from cse_cli.training.build import Job
+from cse_cli.training.run import run_tags
 from cse_cli.training.trainer import Stepper, Taken
 from tests.cse_cli.recipe.tiny_study import grid, runs, times
 from tests.cse_cli.runs.running import cse
@@ -137,6 +142,9 @@ def test_dry_run_builds_and_writes_nothing(folder, run, home):
     assert not (home / "mlflow.db").exists()
     _, out, _ = run("tiny.toml", "--dry-run", "--json")
     assert [cell["finished"] for cell in studies(out)[0]["cells"]] == [[], [], []]
+    assert studies(out)[0]["place"] == "one after another"
+    _, out, _ = run("tiny.toml", "--dry-run", "--workers", "2")
+    assert "2 at once, each in a process of its own: cpu, cpu" in out
 
 
 def test_a_cell_that_fails_does_not_stop_the_others(folder, run, store):
@@ -157,7 +165,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(folder, run, store):
     code, out, err = run("fails.toml")
     assert code == 1
     assert "2 runs: 1 finished, 1 to run" in err
-    assert "1 of 2 runs are missing" in err
+    assert "2 runs: 1 finished, 1 failed, 0 missing; the same command tries them again" in err
     assert "failed: no number · seed 0: " in err
     assert "Traceback" not in err
 
@@ -205,24 +213,26 @@ def test_a_run_that_cannot_go_on_starts_anew(folder, run, store, home, monkeypat
     assert [one[2] for one in runs(store)] == ["FAILED", "FINISHED"]
 
 
-@pytest.mark.exhaustive
-def test_what_another_process_has_is_waited_for(folder, run, store, monkeypatch):
-    """Its claim comes free without a result: the run is taken over."""
-    grid(folder, "[0.05, 0.1]")
-    held = claim(load("small.toml", ["losses.info_nce.temperature=0.05"]).recipe.hash(), 0)
-    assert held.__enter__()
-    waited = []
+def test_what_another_command_is_at_is_left_out(folder, run, store):
+    loaded = load("small.toml", ["losses.info_nce.temperature=0.05", "train.seed=0"])
+    other = tracking.start("other", {}, run_tags(Job(loaded, 0)))
+    code, out, err = run(grid(folder, "[0.05, 0.1]"), "--json")
+    other.finish("KILLED")
+    (one,) = studies(out)
+    assert (code, one["ran"]) == (0, 1)
+    left = "losses.info_nce.temperature=0.05 · seed 0 is left out: another command is at it"
+    assert f"warning: {left}, as run {other.run_id[:8]}" in err
+    assert [cell["finished"] for cell in one["cells"]] == [[], [0]]
 
-    def sleep(seconds: float) -> None:
-        waited.append(len(runs(store)))
-        held.__exit__(None, None, None)
 
-    monkeypatch.setattr("cse_cli.runs.study.sleep", sleep)
-    code, _, err = run("tiny.toml")
-    assert code == 0
-    assert waited == [1], "the free one is done first"
-    assert "waiting for 1 run of other processes" in err
-    assert [one[3] for one in runs(store)] == [f"tiny/losses.info_nce.temperature={t}/" for t in (0.1, 0.05)]
+def test_one_driver_at_a_time(folder, run, home):
+    with sole_driver("study", "tiny"):
+        code, out, err = run(grid(folder))
+        assert (code, out) == (2, "")
+        assert f"study 'tiny' is being done by process {os.getpid()} on {socket.gethostname()} since 20" in err
+        assert "start it again with more --workers" in err
+    assert not (home / "mlflow.db").exists()
+    assert run("tiny.toml", "--dry-run")[0] == 0
 
 
 @pytest.mark.parametrize(

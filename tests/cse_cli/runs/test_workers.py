@@ -39,7 +39,7 @@ def test_the_results_are_those_of_one_after_the_other(file, store, capsys):
     assert [one.seed for one in together] == [0, 1, 2]
     assert statuses(store) == ["FINISHED"] * 3
     for seed in range(3):
-        assert f"[small seed {seed} cpu] small · Small [red]one · seed {seed}" in err
+        assert f"[small seed {seed}] small · Small [red]one · seed {seed}" in err
 
     code, out, _ = cse("run", str(file), "--seeds", "3", "--device", "cpu", "--json", capsys=capsys)
     assert code == 0

@@ -1,0 +1,200 @@
+"""The executors: what becomes of a job whose run fails, is ended by its observer, hangs, or loses its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cse_cli.core.console import Pruned, RunInfo, SilentObserver
+from cse_cli.core.results import Result
+from cse_cli.core.run_folder import find, is_finished, log_of
+from cse_cli.recipe.load import load
+from cse_cli.runs.executor import Executor, LocalExecutor, SerialExecutor, as_ended
+from cse_cli.tracking.reader import list_names
+from cse_cli.training.build import Job
+from registry.errors import CseError, MissingError, RunFailedError
+from tests.cse_cli.runs.commands import gone
+from tests.shrunken import recipe, small
+
+Act = Callable[["Watch", str, tuple[object, ...]], None]
+
+
+class Watch(SilentObserver):
+    """Keeps what it hears, and acts on it."""
+
+    def __init__(self, act: Act | None = None) -> None:
+        self.run_ids: list[str] = []
+        self.done: list[int] = []
+        self.steps: list[int] = []
+        self.warnings: list[str] = []
+        self._act = act
+
+    def started(self, run: RunInfo) -> None:
+        self.run_ids.append(run.run_id)
+        self.done.append(run.done)
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        self.steps.append(step)
+        if self._act is not None:
+            self._act(self, "evaluated", (step, scores, best))
+
+    def warned(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+@pytest.fixture
+def file(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return recipe(tmp_path, small(tmp_path), steps=40, evaluate_every=10, checkpoint_every=10)
+
+
+def job(file: Path, *overrides: str, seed: int = 3) -> Job:
+    return Job(load(str(file), [f"train.seed={seed}", *overrides]), seed, "cpu")
+
+
+def ended(executor: Executor, future: Future[Result]) -> Future[Result]:
+    while not future.done():
+        executor.wait()
+    return future
+
+
+def processes() -> list[psutil.Process]:
+    return [one for one in psutil.Process().children() if "cse_cli.runs.worker" in " ".join(one.cmdline())]
+
+
+def kill_worker(times: int, at: int = 20, number: int = signal.SIGKILL) -> Act:
+    """Kill the only worker so many times, each when step `at` is scored."""
+    left = [times]
+
+    def act(watch: Watch, method: str, args: tuple[object, ...]) -> None:
+        if args[0] == at and left[0]:
+            left[0] -= 1
+            (worker,) = processes()
+            os.kill(worker.pid, number)
+
+    return act
+
+
+def test_in_this_process_results_errors_and_pruned_runs_are_in_futures(file, few_pairs):
+    def prune(watch: Watch, method: str, args: tuple[object, ...]) -> None:
+        if args[0] == 20:
+            raise Pruned("enough")
+
+    with SerialExecutor() as executor:
+        good = executor.submit(job(file), Watch())
+        assert good.result().steps == 40
+        assert isinstance(executor.submit(job(file, "encoders.online.model=/no"), Watch()).exception(), MissingError)
+        watch = Watch(prune)
+        assert isinstance(executor.submit(job(file), watch).exception(), Pruned)
+    assert watch.steps == [0, 10, 20]
+
+
+def test_jobs_are_taken_when_there_is_room(file, few_pairs):
+    taken: list[int] = []
+
+    def jobs():
+        for seed in range(3):
+            taken.append(seed)
+            yield seed, job(file, *(["train.clip_norm=-1"] if seed == 9 else []), seed=seed), SilentObserver()
+
+    seen = []
+    for seed, end in as_ended(SerialExecutor(), jobs()):
+        seen.append((seed, list(taken), isinstance(end, Result)))
+    assert seen == [(0, [0], True), (1, [0, 1], True), (2, [0, 1, 2], True)]
+
+
+@pytest.mark.process
+class TestLocalExecutor:
+    def test_the_observer_ends_a_run_and_the_process_takes_the_next(self, file):
+        def prune(watch: Watch, method: str, args: tuple[object, ...]) -> None:
+            if args[0] == 20:
+                raise Pruned("enough")
+
+        with LocalExecutor(["cpu"]) as executor:
+            watch = Watch(prune)
+            pruned = ended(executor, executor.submit(job(file), watch)).exception()
+            assert isinstance(pruned, Pruned)
+            assert watch.steps == [0, 10, 20]
+            assert is_finished(watch.run_ids[0])
+            before = [one.pid for one in processes()]
+            failed = ended(executor, executor.submit(job(file, "encoders.online.model=/no"), Watch())).exception()
+            assert isinstance(failed, MissingError)
+            assert "/no" in failed.message
+            good = ended(executor, executor.submit(job(file), Watch())).result()
+            assert [one.pid for one in processes()] == before
+        assert gone(processes())
+        with SerialExecutor() as executor:
+            alone = executor.submit(job(file), Watch()).result()
+        assert (good.last_state, good.scores, good.curve) == (alone.last_state, alone.scores, alone.curve)
+
+    def test_a_killed_process_is_replaced_and_its_run_goes_on(self, file):
+        watch = Watch(kill_worker(2))
+        with LocalExecutor(["cpu"]) as executor:
+            result = ended(executor, executor.submit(job(file), watch)).result()
+        assert len(set(watch.run_ids)) == 1
+        assert watch.done == [0, 10, 10]
+        died = "small seed 3: its process was ended by SIGKILL; the kernel does so where memory runs out; it goes on"
+        said = f"{died} from the last checkpoint of run {watch.run_ids[0][:8]}"
+        assert [text for text in watch.warnings if "process" in text] == [said] * 2
+        with SerialExecutor() as executor:
+            alone = executor.submit(job(file), Watch()).result()
+        assert (result.last_state, result.scores, result.curve) == (alone.last_state, alone.scores, alone.curve)
+
+    def test_a_process_that_dies_each_time_fails_its_job_alone(self, file):
+        watch = Watch(kill_worker(9))
+        with LocalExecutor(["cpu"]) as executor:
+            failed, good = executor.submit(job(file), watch), executor.submit(job(file, seed=4), Watch())
+            error = ended(executor, failed).exception()
+            assert isinstance(error, RunFailedError)
+            assert "was ended by SIGKILL" in error.message
+            assert f"4 times in all; its log: {log_of(watch.run_ids[0])}" in error.message
+            assert error.next_action == f"go on with: cse run --resume {watch.run_ids[0][:8]}"
+            assert ended(executor, good).result().seed == 4
+        assert find(watch.run_ids[0]).run_id == watch.run_ids[0]
+
+    def test_a_process_that_hangs_is_killed(self, file):
+        with LocalExecutor(["cpu"], patience=15.0) as executor:
+            watch = Watch(kill_worker(1, number=signal.SIGSTOP))
+            assert ended(executor, executor.submit(job(file), watch)).result().steps == 40
+        assert watch.done == [0, 10]
+        (told,) = (text for text in watch.warnings if "process" in text)
+        assert "its process told nothing for 15 s and was killed; it goes on from the last checkpoint" in told
+
+    def test_left_by_an_error_all_runs_are_stopped_and_can_go_on(self, file):
+        workers: list[psutil.Process] = []
+
+        def interrupt(watch: Watch, method: str, args: tuple[object, ...]) -> None:
+            if all(10 in one.steps for one in watches):
+                workers.extend(processes())
+                raise KeyboardInterrupt  # as Ctrl-C does, here
+
+        watches = [Watch(interrupt), Watch(interrupt)]
+        executor = LocalExecutor(["cpu", "cpu"])
+        jobs = [job(file, "train.steps=20000", seed=seed) for seed in range(3)]
+        futures = [executor.submit(one, watch) for one, watch in zip(jobs, [*watches, Watch()], strict=True)]
+        with pytest.raises(KeyboardInterrupt), executor:
+            executor.wait()
+        assert len(workers) == 2
+        assert gone(workers)
+        for future in futures:
+            with pytest.raises(CancelledError):
+                future.result(0)
+        assert sorted(run.status for run in list_names()) == ["KILLED", "KILLED"]
+        for watch in watches:
+            find(watch.run_ids[0]).demand_unfinished()
+
+    def test_an_error_of_ours_is_told_with_its_log(self, file):
+        (file.parent / "broken.toml").write_text(file.read_text())
+        broken = job(file)
+        object.__setattr__(broken, "seed", "no number")
+        with LocalExecutor(["cpu"]) as executor:
+            error = ended(executor, executor.submit(broken, Watch())).exception()
+        assert isinstance(error, CseError)
+        assert error.exit_code == 1
+        assert "Error: " in error.message
