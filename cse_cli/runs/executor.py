@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -104,48 +105,6 @@ def outcome(future: Future[Result]) -> Result | CseError:
         return error
 
 
-def run_job(job: Job, observer: Observer, processes: int = 1) -> Result:
-    """Run a job to its end; one that may is started anew where the run that it resumes cannot go on.
-
-    Args:
-        job: What to run.
-        observer: Of the run; is warned of a restart.
-        processes: That share the run; more than one are children of this process.
-
-    Raises:
-        CseError: It could not start, or failed on the way.
-        Pruned: The observer ended it.
-    """
-    try:
-        try:
-            return _run(job, observer, processes)
-        except CseError as error:
-            if job.resume is None or not job.may_restart or error.exit_code != CseError.exit_code:
-                raise
-            lost = job.resume.run_id
-            observer.warned(f"run {lost[:8]} cannot go on, so it starts anew: {error.message}")
-        result = _run(replace(job, resume=None), observer, processes)
-        discard_checkpoints(lost)
-        return result
-    finally:
-        gc.collect()  # the next run needs the memory: models are in reference cycles, and errors hold models
-        torch.cuda.empty_cache()  # does nothing where CUDA is not in use
-
-
-def _run(job: Job, observer: Observer, processes: int) -> Result:
-    if processes == 1:
-        return execute(job, observer)
-    from cse_cli.runs.distributed import run_in_processes  # torch's agent
-
-    return run_in_processes(job, processes, observer)
-
-
-def discard_checkpoints(run_id: str) -> None:
-    """Delete the checkpoints of a run that nobody will resume."""
-    with suppress(CseError):
-        find(run_id).close()
-
-
 class SerialExecutor(Executor):
     """Runs each job in this process, as it is submitted.
 
@@ -156,15 +115,29 @@ class SerialExecutor(Executor):
     slots = 1
 
     def __init__(self, processes: int = 1) -> None:
-        self._processes = processes
+        self._execute = execute if processes == 1 else partial(_run_in_processes, processes)
 
     def submit(self, job: Job, observer: Observer) -> Future[Result]:
-        """Run a job to its end; a signal is raised here."""
+        """Run a job to its end; one that may is started anew where the run that it resumes cannot go on.
+
+        A signal is raised here, after the end of the run is recorded.
+        """
         future: Future[Result] = Future()
         try:
-            future.set_result(run_job(job, observer, self._processes))
+            try:
+                future.set_result(self._execute(job, observer))
+            except CseError as error:
+                if job.resume is None or not job.may_restart or error.exit_code != CseError.exit_code:
+                    raise
+                lost = job.resume.run_id
+                observer.warned(f"run {lost[:8]} cannot go on, so it starts anew: {error.message}")
+                future.set_result(self._execute(replace(job, resume=None), observer))
+                discard_checkpoints(lost)
         except Exception as error:
             future.set_exception(error)
+        finally:
+            gc.collect()  # the next run needs the memory: models are in reference cycles, and errors hold models
+            torch.cuda.empty_cache()  # does nothing where CUDA is not in use
         return future
 
     def wait(self) -> None:
@@ -172,6 +145,18 @@ class SerialExecutor(Executor):
 
     def close(self, *, cancel: bool) -> None:
         """Do nothing: no process was started."""
+
+
+def _run_in_processes(processes: int, job: Job, observer: Observer) -> Result:
+    from cse_cli.runs.distributed import run_in_processes  # torch's agent
+
+    return run_in_processes(job, processes, observer)
+
+
+def discard_checkpoints(run_id: str) -> None:
+    """Delete the checkpoints of a run that nobody will resume."""
+    with suppress(CseError):
+        find(run_id).close()
 
 
 @dataclass(eq=False)

@@ -19,7 +19,7 @@ from cse_cli.core.processes import end_with_parent
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import log_of
 from cse_cli.runs.channel import Failed, RemoteObserver, tell_through
-from cse_cli.runs.executor import run_job
+from cse_cli.runs.executor import SerialExecutor
 from cse_cli.tracking import Terminated
 from cse_cli.training.build import Job
 from registry.errors import CseError, RunFailedError
@@ -46,7 +46,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 def _end_of(job: Job, observer: Observer) -> Result | Failed:
     """Return what became of a job, in a form that can be sent."""
     try:
-        return run_job(job, observer)
+        return SerialExecutor().submit(job, observer).result()
     except (CseError, Pruned) as error:
         return Failed(error.with_traceback(None))
     except ConnectionError:
