@@ -20,6 +20,7 @@ from cse_cli.core.formatting import to_toml
 from cse_cli.core.paths import home
 from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
 from cse_cli.core.run_folder import RunFolder
+from cse_cli.core.run_log import RunLog
 from cse_cli.data.batches import Batches
 from cse_cli.data.requirements import fetch, merged_requirements
 from cse_cli.data.sources import Text, open_text
@@ -82,8 +83,15 @@ def execute(job: Job, observer: Observer) -> Result:
     Raises:
         CseError: It could not start, or failed later; the record then says FAILED.
         Pruned: The observer ended it; the record then says FINISHED, marked as pruned.
+        StopRequested: `cse runs stop` ended it; the record then says KILLED.
     """
-    observer = observer if rank() == 0 else SilentObserver()
+    if rank() > 0:
+        return _execute(job, SilentObserver())
+    with RunLog(observer) as log:
+        return _execute(job, log)
+
+
+def _execute(job: Job, observer: Observer) -> Result:
     prepared = prepare(job, observer)
     tracker, folder = _open_run(job)
     with _messages(folder, observer), tracking.ending(tracker), explain_lost_rank(), _pruning(folder, tracker):
