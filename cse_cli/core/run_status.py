@@ -28,11 +28,11 @@ class RunStatus:
         pid: Its process there; of several, the first one.
         process_started: When that process began, in seconds since 1970: process ids are used again.
         started: When training began or went on.
+        updated: When this was written.
         metric: What `dev` is, "evaluator.metric"; None before the first score.
         dev: Dev score of the last evaluation.
         seconds_left: Of its training, by the steps so far; None before the first.
         last_line: Of its log.
-        updated: When this was written.
     """
 
     run_id: str
@@ -43,13 +43,13 @@ class RunStatus:
     process_started: float
     device: str
     started: str
+    updated: str
     step: int
     steps: int
     metric: str | None = None
     dev: float | None = None
     seconds_left: float | None = None
     last_line: str = ""
-    updated: str = ""
 
     @staticmethod
     def of(run: RunInfo) -> RunStatus:
@@ -63,6 +63,7 @@ class RunStatus:
             process_started=psutil.Process().create_time(),
             device=run.device,
             started=_now(),
+            updated=_now(),
             step=run.done,
             steps=run.steps,
         )
