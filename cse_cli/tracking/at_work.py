@@ -30,12 +30,13 @@ def ask_to_stop(prefixes: Sequence[str]) -> list[RunStatus]:
 
 
 def wait_until_stopped(asked: Sequence[RunStatus], seconds: float = STOP_SECONDS) -> None:
-    """Wait until runs have ended, and print how each did.
+    """Wait until runs have ended, and print how each did; one that is not waited for stays asked.
 
     Raises:
         RunFailedError: Some were still at work after `seconds`.
     """
     open_, last = list(asked), time.monotonic() + seconds
+    sys.stderr.write(f"asked; waiting {seconds:.0f} s at most\n")
     while open_:
         for status in [one for one in open_ if _has_ended(one.run_id)]:
             open_.remove(status)

@@ -187,7 +187,9 @@ def test_waiting_has_an_end(runs, monkeypatch):
     monkeypatch.setattr(at_work.wait_until_stopped, "__defaults__", (0.0,))
     code, out, err = runs("stop", "aaaa")
     assert (code, out) == (1, "")
-    assert err.startswith("error: still at work after 0 s: aaaa1111 mini/simcse_en seed 3\n  → each ends at its next")
+    assert err.startswith(
+        "asked; waiting 0 s at most\nerror: still at work after 0 s: aaaa1111 mini/simcse_en seed 3\n  → each ends"
+    )
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------
