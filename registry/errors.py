@@ -39,6 +39,10 @@ class RunFailedError(CseError):
     exit_code = 1
 
 
+class StopRequested(RunFailedError):  # noqa: N818 - asked for, not an error
+    """Somebody asked the run to stop: `cse runs stop`. It can be resumed."""
+
+
 class MissingError(CseError):
     """Data or a model that is not on this machine and cannot be fetched from here."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import IO, Any, Protocol, Self, cast
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -213,11 +213,15 @@ class Screen(SilentObserver):
         now = time.monotonic()
         if now - self._last_line >= PLAIN_EVERY:
             self._last_line = now
-            done, since = self._first
-            left = (now - since) / max(1, step - done) * (self._total - step)
+            left = self.seconds_left(step)
             self.write(
                 f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left:,.0f} s left"
             )
+
+    def seconds_left(self, step: int) -> float:
+        """Return how long the steps after `step` will take, by the time that those before it took."""
+        done, since = self._first
+        return (time.monotonic() - since) / max(1, step - done) * (self._total - step)
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Print dev scores; the best so far is marked."""
@@ -279,6 +283,11 @@ UNBOUND = 10_000
 """Columns of what is no terminal: nothing is folded or cut there."""
 
 
+def file_console(file: io.TextIOBase) -> Console:
+    """Return a console that writes plain, unwrapped lines into a file, whatever the environment says of colours."""
+    return Console(file=cast("IO[str]", file), force_terminal=False, no_color=True, width=UNBOUND, highlight=False)
+
+
 @contextmanager
 def stdout_console() -> Iterator[Console]:
     """Yield a console for stdout: as wide as the terminal, or plain and unwrapped where stdout is none.
@@ -293,9 +302,14 @@ def stdout_console() -> Iterator[Console]:
 
 
 def write_json(document: Mapping[str, Any], schema_version: int = 1) -> None:
-    """Write one JSON document on stdout; NaN and infinities become null, which JSON has."""
+    """Write one JSON document on stdout."""
+    sys.stdout.write(to_json(document, schema_version))
+
+
+def to_json(document: Mapping[str, Any], schema_version: int = 1) -> str:
+    """Return a document as JSON; NaN and infinities become null, which JSON has."""
     plain = _finite({"schema_version": schema_version, **document})
-    sys.stdout.write(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n")
+    return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
 
 
 def _finite(value: Any) -> Any:

@@ -17,6 +17,15 @@ from registry.paths import write_atomically
 FINISHED = "finished"
 """Name of the file that marks a run as finished."""
 
+LOG = "log.txt"
+"""Name of the file that keeps the lines of a run."""
+
+STATUS = "status.json"
+"""Name of the file that says how far a run is; there while it is at work, or after its process was killed."""
+
+STOP = "stop"
+"""Name of the file by whose presence a run is asked to stop."""
+
 FREE_ON_RESUME = frozenset({"title", "description", "tune", "paper"})
 """Top-level keys that may differ between a run and its resumption: they change no number."""
 
@@ -59,10 +68,10 @@ class RunFolder:
         write_atomically(self.path / "run.json", json.dumps(document, indent=1))
 
     def close(self) -> None:
-        """Mark the run finished and delete its checkpoints: nothing is left to resume."""
+        """Mark the run finished and delete its checkpoints: nothing is left to resume, or to stop."""
         (self.path / FINISHED).touch()
-        for file in self.path.glob("*.pt"):
-            file.unlink()
+        for file in (*self.path.glob("*.pt"), self.path / STATUS, self.path / STOP):
+            file.unlink(missing_ok=True)
 
     def demand_unfinished(self) -> None:
         """Refuse to resume a finished run.
@@ -129,7 +138,7 @@ def _read(file: Path) -> RunFolder:
 
 def log_of(run_id: str) -> Path:
     """Return the file that has what a run told, line by line."""
-    return runs() / run_id / "log.txt"
+    return runs() / run_id / LOG
 
 
 def is_finished(run_id: str) -> bool:

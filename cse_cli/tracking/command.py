@@ -1,4 +1,4 @@
-"""`cse runs`: what has been recorded. `cse ui`: the same in MLflow's pages, on this machine only."""
+"""`cse runs`: what is at work and has been recorded. `cse ui`: the same in MLflow's pages, on this machine only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from registry.errors import TrackingError
 if TYPE_CHECKING:
     from cse_cli.tracking.store import Store
 
-RUNS_EPILOG = "Examples:  cse runs ls  ·  cse runs show 3f2a --json  ·  cse runs close 3f2a  ·  cse runs sync"
+RUNS_EPILOG = "Examples:  cse runs ls  ·  cse runs ls --live  ·  cse runs show 3f2a --json  ·  cse runs stop 3f2a"
 UI_EPILOG = "Examples:  cse ui  ·  cse ui --port 5555 --no-browser"
 
 HOST = "127.0.0.1"
@@ -32,14 +32,20 @@ _STARTUP_SECONDS = 120.0
 _STOP_SECONDS = 10.0
 
 Run = Annotated[str, typer.Argument(help="Run: the first characters of its id, or its name.")]
+RunId = Annotated[str, typer.Argument(help="Run: the first characters of its id.")]
+RunIds = Annotated[list[str], typer.Argument(metavar="RUN", help="Runs: the first characters of their ids.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 def ls(
     limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 50,
+    live: Annotated[bool, typer.Option("--live", help="Watch the runs at work, until q or Ctrl-C.")] = False,
     json_: Json = False,
 ) -> None:
     """List runs, newest first; STALE is a run whose process is gone."""
+    if live:
+        _ls_live(limit, json_)
+        return
     from cse_cli.tracking.reader import list_runs
     from cse_cli.tracking.unsent import waiting
     from cse_cli.tracking.view import print_runs, summary, write_runs_json
@@ -50,6 +56,19 @@ def ls(
         sys.stderr.write("no run yet\n  → `cse run quickstart` makes one in about two minutes\n")
     if kept := len(waiting()):
         sys.stderr.write(f"{kept} run(s) have records their tracking store has not taken\n  → `cse runs sync`\n")
+
+
+def _ls_live(limit: int, json_: bool) -> None:
+    from cse_cli.core.run_status import all_statuses
+    from cse_cli.tracking.live_view import print_live, show_live, write_live_json
+
+    if sys.stdout.isatty() and not json_:
+        show_live(lambda: all_statuses()[:limit])
+        return
+    runs = all_statuses()[:limit]
+    (write_live_json if json_ else print_live)(runs)
+    if not runs:
+        sys.stderr.write("no run is at work\n")
 
 
 def show(run: Run, json_: Json = False) -> None:
@@ -65,10 +84,37 @@ def close(
     force: Annotated[bool, typer.Option("--force", help="Also a run that seems alive.")] = False,
 ) -> None:
     """Mark a run whose process is gone as KILLED."""
+    from cse_cli.core.run_status import forget_status
     from cse_cli.tracking.reader import close_run, find_run
 
     closed = close_run(find_run(run), force)
+    forget_status(closed.run_id)
     sys.stdout.write(f"{closed.run_id[:8]} {closed.name}: {closed.status}\n")
+
+
+def stop(
+    runs: RunIds,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Only ask; do not wait until they have ended.")] = False,
+) -> None:
+    """Ask runs at work to stop, on whichever machine; each can be resumed from its last checkpoint."""
+    from cse_cli.tracking.at_work import ask_to_stop, print_asked, wait_until_stopped
+
+    asked = ask_to_stop(runs)
+    if no_wait:
+        print_asked(asked)
+    else:
+        wait_until_stopped(asked)
+
+
+def logs(
+    run: RunId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends, or Ctrl-C.")] = False,
+) -> None:
+    """Print what a run has told since its first step."""
+    from cse_cli.tracking.at_work import print_log
+
+    with contextlib.suppress(KeyboardInterrupt):
+        print_log(run, follow=follow)
 
 
 def sync() -> None:
@@ -201,8 +247,10 @@ def _open(url: str, no_browser: bool, hint: str = "") -> None:
         webbrowser.open(url)
 
 
-app = typer.Typer(no_args_is_help=True, epilog=RUNS_EPILOG, help="List, show and close recorded runs.")
-app.command("ls", epilog="Examples:  cse runs ls --limit 5  ·  cse runs ls | cut -f1,5")(ls)
+app = typer.Typer(no_args_is_help=True, epilog=RUNS_EPILOG, help="List, watch, show, stop and close runs.")
+app.command("ls", epilog="Examples:  cse runs ls --live  ·  cse runs ls --limit 5  ·  cse runs ls | cut -f1,5")(ls)
 app.command("show", epilog="Examples:  cse runs show 3f2a  ·  cse runs show 'quickstart seed 0'")(show)
+app.command("logs", epilog="Examples:  cse runs logs 3f2a  ·  cse runs logs 3f2a -f")(logs)
+app.command("stop", epilog="Examples:  cse runs stop 3f2a  ·  cse runs stop 3f2a 81bc --no-wait")(stop)
 app.command("close", epilog="Examples:  cse runs close 3f2a  ·  cse runs close 3f2a --force")(close)
 app.command("sync", epilog="Example:  cse runs sync")(sync)

@@ -1,4 +1,4 @@
-"""How a run ends: FINISHED, FAILED after an exception, KILLED after a signal.
+"""How a run ends: FINISHED, FAILED after an exception, KILLED after a signal or `cse runs stop`.
 
 Slurm and `docker stop` send SIGTERM, a closed terminal SIGHUP; MLflow by itself leaves such runs RUNNING for ever.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from cse_cli.core.console import Pruned
 from cse_cli.tracking.tags import REASON
 from cse_cli.tracking.tracker import Tracker
-from registry.errors import CseError
+from registry.errors import CseError, StopRequested
 
 _TERMINATING = (signal.SIGTERM, signal.SIGHUP)
 _LONGEST_REASON = 300
@@ -28,7 +28,7 @@ class Terminated(SystemExit):
 
 @contextmanager
 def ending(tracker: Tracker) -> Iterator[None]:
-    """Close the run as FINISHED, as FAILED after an exception, as KILLED after Ctrl-C or a signal.
+    """Close the run as FINISHED, as FAILED after an exception, as KILLED after Ctrl-C, a signal or `cse runs stop`.
 
     A broken pipe counts as KILLED too, and so does the exit that rich makes of it: whoever read the output is gone.
     """
@@ -45,7 +45,7 @@ def ending(tracker: Tracker) -> Iterator[None]:
         tracker.finish("FINISHED")
         stop_if_asked()
         raise
-    except (KeyboardInterrupt, Terminated, BrokenPipeError):
+    except (KeyboardInterrupt, Terminated, BrokenPipeError, StopRequested):
         tracker.finish("KILLED")
         raise
     except BaseException as error:

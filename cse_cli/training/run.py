@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from cse_cli import tracking
-from cse_cli.core.console import Observer, Pruned, RunInfo, SilentObserver
+from cse_cli.core.console import Observer, Pruned, RunInfo
 from cse_cli.core.devices import choose, limit_torch_threads
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
 from cse_cli.core.environment import environment, git_commit
@@ -20,6 +20,7 @@ from cse_cli.core.formatting import to_toml
 from cse_cli.core.paths import home
 from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
 from cse_cli.core.run_folder import RunFolder
+from cse_cli.core.run_log import RunLog
 from cse_cli.data.batches import Batches
 from cse_cli.data.requirements import fetch, merged_requirements
 from cse_cli.data.sources import Text, open_text
@@ -82,24 +83,25 @@ def execute(job: Job, observer: Observer) -> Result:
     Raises:
         CseError: It could not start, or failed later; the record then says FAILED.
         Pruned: The observer ended it; the record then says FINISHED, marked as pruned.
+        StopRequested: `cse runs stop` ended it; the record then says KILLED.
     """
-    observer = observer if rank() == 0 else SilentObserver()
-    prepared = prepare(job, observer)
+    log = RunLog(observer, speaks=rank() == 0)
+    prepared = prepare(job, log)
     tracker, folder = _open_run(job)
-    with _messages(folder, observer), tracking.ending(tracker), explain_lost_rank(), _pruning(folder, tracker):
+    with log, _messages(folder, log), tracking.ending(tracker), explain_lost_rank(), _pruning(folder, tracker):
         if job.resume is None:
             run_on_rank0(lambda: record_inputs(tracker, prepared, folder))
-        trainer = _trainer(prepared, folder.path, tracker, observer)
+        trainer = _trainer(prepared, folder.path, tracker, log)
         if trainer is not None:
             trainer.run()
             trainer.finish()
-        observer.preparing("scoring the selected state")
+        log.preparing("scoring the selected state")
         one, settings = prepared.experiment, job.loaded.recipe.evaluate
         scores = evaluate(one.scored, one.evaluators, settings, prepared.compute, plans=one.plans)
 
         def record() -> Result:
             result = make_result(prepared, trainer, scores, tracker.run_id)
-            record_outcome(tracker, prepared, result, folder.path, observer)
+            record_outcome(tracker, prepared, result, folder.path, log)
             return result
 
         result = run_on_rank0(record)

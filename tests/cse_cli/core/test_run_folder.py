@@ -54,10 +54,10 @@ def test_no_run_at_all():
 def test_closing_deletes_checkpoints_and_forbids_going_on():
     made = folder()
     made.demand_unfinished()
-    for name in ("checkpoint.pt", "best-3.pt", "other.txt"):
+    for name in ("checkpoint.pt", "best-3.pt", "log.txt", "status.json", "stop"):
         (made.path / name).touch()
     made.close()
-    assert sorted(file.name for file in made.path.iterdir()) == ["finished", "other.txt", "resolved.toml", "run.json"]
+    assert sorted(file.name for file in made.path.iterdir()) == ["finished", "log.txt", "resolved.toml", "run.json"]
     with pytest.raises(CseError, match="run abc123 is finished"):
         made.demand_unfinished()
 
