@@ -1,7 +1,7 @@
 """An encoder as a directory that transformers and sentence-transformers load unchanged.
 
 The layout is the classic one of sentence-transformers, which release 6 still reads. `cse.json` beside it says the same
-in one place, for `registry.encoders.saved`. "last2" and "first_last" are written as a weighted mean of layers, so every
+in one place, for `registry.encoders.saved`. Averages of two layers are written as a weighted mean of layers, so every
 pooling has its equivalent there.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from torch import Tensor, tensor
 
-from registry.encoders.pooling import Pooling, needs_all_states
+from registry.encoders.pooling import Pooling, averaged
 from registry.models import quiet_transformers
 
 MODULES = "modules.json"
@@ -98,7 +98,7 @@ def _module(index: int, kind: str) -> dict[str, Any]:
 def _write_transformer(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
     quiet_transformers()
     before = model.config.output_hidden_states, tokenizer.model_max_length
-    model.config.output_hidden_states = needs_all_states(layout.pooling)
+    model.config.output_hidden_states = averaged(layout.pooling) is not None
     tokenizer.model_max_length = layout.max_length
     try:
         model.save_pretrained(folder)
@@ -113,9 +113,9 @@ def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
     """Write what follows the transformer; return the kinds of modules in order."""
     width = int(model.config.hidden_size)
     kinds = []
-    if needs_all_states(layout.pooling):
+    if pair := averaged(layout.pooling, layout.first_layer_index):
         kinds.append("WeightedLayerPooling")
-        _write_layer_mean(int(model.config.num_hidden_layers), width, layout, folder / f"{len(kinds)}_{kinds[-1]}")
+        _write_layer_mean(int(model.config.num_hidden_layers), width, pair, folder / f"{len(kinds)}_{kinds[-1]}")
     kinds.append("Pooling")
     _write_pooling("cls_token" if layout.pooling == "cls" else "mean_tokens", width, folder / f"{len(kinds)}_Pooling")
     for weight, bias, activation in layout.dense:
@@ -124,11 +124,12 @@ def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
     return kinds
 
 
-def _write_layer_mean(layers: int, width: int, layout: Layout, folder: Path) -> None:
-    start = layers - 1 if layout.pooling == "last2" else layout.first_layer_index
+def _write_layer_mean(layers: int, width: int, pair: tuple[int, int], folder: Path) -> None:
+    places = [place % (layers + 1) for place in pair]
+    start = min(places)
     weights = [0.0] * (layers + 1 - start)
-    weights[0] += 1
-    weights[-1] += 1
+    for place in places:
+        weights[place - start] += 1
     config = {"word_embedding_dimension": width, "layer_start": start, "num_hidden_layers": layers}
     _write_module(folder, config, {"layer_weights": tensor(weights)})
 

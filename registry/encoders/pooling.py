@@ -10,9 +10,17 @@ from torch import Tensor
 Pooling = Literal["cls", "mean", "last2", "first_last"]
 
 
+def averaged(pooling: Pooling, first: int = 0) -> tuple[int, int] | None:
+    """Return which two states a pooling averages, the upper one counted from the end; None where it reads the last.
+
+    Training (`pool`) and exports (`registry.encoders.export`) take it from here.
+    """
+    return {"last2": (-2, -1), "first_last": (first, -1)}.get(pooling)
+
+
 def needs_all_states(pooling: Pooling) -> bool:
     """Whether `pool` reads more than the last layer."""
-    return pooling in ("last2", "first_last")
+    return averaged(pooling) is not None
 
 
 def pool(pooling: Pooling, states: Sequence[Tensor], mask: Tensor, first: int = 0) -> Tensor:
@@ -26,14 +34,12 @@ def pool(pooling: Pooling, states: Sequence[Tensor], mask: Tensor, first: int = 
         mask: (B, L) 1 for real tokens.
         first: Index of the first layer: 0 is what entered the first block, 1 the first block's output.
     """
-    last = states[-1]
     if pooling == "cls":
-        return last[:, 0]
-    if pooling == "last2":
-        last = (last + states[-2]) / 2
-    elif pooling == "first_last":
-        last = (last + states[first]) / 2
-    return masked_mean(last, mask)
+        return states[-1][:, 0]
+    if (pair := averaged(pooling, first)) is None:
+        return masked_mean(states[-1], mask)
+    lower, upper = pair
+    return masked_mean((states[upper] + states[lower]) / 2, mask)
 
 
 def masked_mean(states: Tensor, mask: Tensor) -> Tensor:

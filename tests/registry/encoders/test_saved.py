@@ -1,9 +1,13 @@
 import json
+from functools import partial
+from typing import get_args
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModel
 
+from registry.encoders.pooling import Pooling
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError, MissingError
@@ -61,6 +65,21 @@ def test_sentence_transformers_loads_and_encodes_exactly(tmp_path, make, form):
         back, max_length = open_encoder(str(tmp_path / "theirs"))
         assert max_length == 12
         assert torch.equal(vectors(back), vectors(encoder))
+
+
+@pytest.mark.parametrize(
+    ("form", "start", "weights"),
+    [(("last2", 0, False), 3, [1.0, 1.0]), (("first_last", 1, False), 1, [1.0, 0.0, 0.0, 1.0])],
+)
+def test_two_layers_are_written_as_weights(tmp_path, form, start, weights):
+    _, folder = exported(tmp_path, partial(tiny_bert, layers=4), form)
+    module = folder / "1_WeightedLayerPooling"
+    assert json.loads((module / "config.json").read_text())["layer_start"] == start
+    assert load_file(module / "model.safetensors")["layer_weights"].tolist() == weights
+
+
+def test_every_pooling_is_exported_here():
+    assert {pooling for pooling, _, _ in FORMS} == set(get_args(Pooling))
 
 
 def test_the_layout_is_the_classic_one(tmp_path):
