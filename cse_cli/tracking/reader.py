@@ -208,7 +208,12 @@ def close_run(run_id: str, force: bool = False) -> RecordedRun:
 
 def is_at_work(run_id: str) -> bool:
     """Return whether another process of this machine is at a run."""
-    run = open_store().client.get_run(run_id)
+    if not location.exists(location.uri()):
+        return False
+    try:
+        run = open_store().client.get_run(run_id)
+    except REFUSED:  # it is another store's
+        return False
     return run.info.status == "RUNNING" and is_alive_here(run.data.tags)
 
 
