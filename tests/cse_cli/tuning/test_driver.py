@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from cse_cli.core.run_folder import find
 from cse_cli.runs.driver import sole_driver
+from cse_cli.tuning import driver as drivers
 from cse_cli.tuning import lease, samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.config import SearchConfig
@@ -166,6 +167,24 @@ def test_an_interrupted_trial_goes_on_under_its_number_with_the_run_it_was_at(tm
     assert [trial.state for trial in found] == [TrialState.COMPLETE] * 4
     assert (found[2].params, found[2].intermediate_values) == (left.params, left.intermediate_values)
     assert read_trials(load_study(None, "search"))[2].seconds < (found[2].duration.total_seconds())
+
+
+def test_a_run_is_gone_on_with_when_the_processes_of_the_killed_driver_have_left_it(tmp_path, monkeypatch):
+    asked = plan(tmp_path, trials=3)
+    with pytest.raises(KeyboardInterrupt):
+        drive(asked, interrupt_at(1))
+    left, answers = trials(asked)[1].user_attrs["runs"]["42"], [True, True, False]
+    monkeypatch.setattr(drivers, "is_at_work", lambda run_id: run_id == left and answers.pop(0))
+    _, _, executor = drive(asked)
+    assert (answers, executor.jobs[0].resume.run_id) == ([], left)
+
+    asked = plan(tmp_path, trials=3, name="stuck")
+    with pytest.raises(KeyboardInterrupt):
+        drive(asked, interrupt_at(1))
+    monkeypatch.setattr(drivers, "is_at_work", lambda _: True)
+    monkeypatch.setattr(drivers, "_LEAVE_SECONDS", 0.1)
+    with pytest.raises(CseError, match="trial 1's run .* is still going on"):
+        drive(asked)
 
 
 @pytest.mark.parametrize("slots", [1, 2])
