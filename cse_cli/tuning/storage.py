@@ -16,8 +16,14 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import ProgrammingError as MissingTableError
+from sqlalchemy.exc import (
+    ArgumentError,
+    IntegrityError,
+    NoSuchModuleError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 
 from cse_cli.core.paths import home
 from registry.errors import CseError, TrackingError
@@ -28,7 +34,13 @@ _JOURNAL = ".journal"
 _CONNECT_SECONDS = 8
 _BUSY_SECONDS = 60
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
-_ARGUMENTS: Final = {"postgresql": {"connect_timeout": _CONNECT_SECONDS}, "sqlite": {"timeout": _BUSY_SECONDS}}
+_ARGUMENTS: Final = {
+    "postgresql+psycopg": {"connect_timeout": _CONNECT_SECONDS},
+    "sqlite": {"timeout": _BUSY_SECONDS},
+}
+"""Of each driver's own function that connects."""
+_RACES = (IntegrityError, OperationalError, ProgrammingError)
+"""What opening a database raises while another process makes its tables."""
 _FORMS = "use postgresql://user:password@host/database for many machines, or sqlite:///FILE.db for one"
 
 # The recipe's own values may lie outside a range, Wilcoxon's pruner is experimental, and a resumed run reports some
@@ -96,17 +108,17 @@ class Address:
             ) from error
 
     def _open(self) -> BaseStorage:
-        kind, host = self.url.get_backend_name(), self.url.host
+        host, port = self.url.host, self.url.port or _PORTS.get(self.url.get_backend_name())
         if self.own and self.file is not None:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             _take_over_journal(self.own, self.file)
-        if host and not host.startswith("/") and (port := self.url.port or _PORTS.get(kind)):
+        if host and port and not host.startswith("/"):
             socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
-        arguments = {"pool_pre_ping": self.file is None, "connect_args": _ARGUMENTS.get(kind, {})}
+        arguments = {"pool_pre_ping": self.file is None, "connect_args": _ARGUMENTS.get(self.url.drivername, {})}
         for wait in (0.5, 1.0):
-            with suppress(IntegrityError, MissingTableError, OperationalError):
+            with suppress(*_RACES):
                 return RDBStorage(self.url.render_as_string(hide_password=False), arguments)
-            time.sleep(wait)  # another process may have been making the tables
+            time.sleep(wait)
         return RDBStorage(self.url.render_as_string(hide_password=False), arguments)
 
 

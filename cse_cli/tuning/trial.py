@@ -25,6 +25,7 @@ from cse_cli.training import run as recording
 from cse_cli.training.build import Job
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.samplers import pruner_name
+from cse_cli.tuning.space import overrides_of
 from cse_cli.tuning.study import OWN, RUN, RUNS, SCORES
 from registry.errors import CseError, RunFailedError
 
@@ -109,12 +110,7 @@ class TrialRuns:
 
     def _load(self, seed: int) -> LoadedRecipe:
         values = {} if OWN in self.trial.user_attrs else self.trial.params
-        chosen = [
-            text
-            for parameter in self.config.parameters
-            if values.get(parameter.name) is not None
-            for text in parameter.overrides(values[parameter.name])
-        ]
+        chosen = overrides_of(self.config.parameters, values)
         overrides = [*self.config.trial_overrides, *chosen, f"train.seed={seed}"]
         return load(self.config.recipe, overrides, self.config.unset)
 

@@ -159,7 +159,7 @@ def test_an_interrupted_trial_goes_on_under_its_number_with_the_run_it_was_at(tm
         "interrupted",
     ]
     notes = Notes()
-    _, driver, executor = drive(asked, interrupt_at(2), notes)
+    _, driver, executor = drive(asked, observer=notes)
     assert notes.heard[0] == ("resumed", 2)
     assert [job.resume and job.resume.run_id for job in executor.jobs] == [left.user_attrs["runs"]["42"], None]
     assert (executor.jobs[0].may_restart, driver.ran) == (True, 2)
@@ -183,7 +183,7 @@ def test_a_run_is_gone_on_with_when_the_processes_of_the_killed_driver_have_left
         drive(asked, interrupt_at(1))
     monkeypatch.setattr(drivers, "is_at_work", lambda _: True)
     monkeypatch.setattr(drivers, "_LEAVE_SECONDS", 0.1)
-    with pytest.raises(CseError, match="trial 1's run .* is still going on"):
+    with pytest.raises(CseError, match=r"trial 1's run .* is still going on"):
         drive(asked)
 
 
@@ -241,7 +241,7 @@ def test_several_seeds_of_a_trial_follow_each_other_and_finished_ones_are_kept(t
 
     with pytest.raises(KeyboardInterrupt):
         drive(asked, score)
-    _, _, executor = drive(asked, score, slots=2)
+    _, _, executor = drive(asked, lambda job, observer: good(job, observer) + job.seed, slots=2)
     did = [(number(job), job.seed) for job in executor.jobs]
     assert did[:2] == [(1, 6), (2, 5)]
     assert executor.jobs[0].resume is not None

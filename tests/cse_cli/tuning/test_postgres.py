@@ -40,7 +40,7 @@ def test_a_search_goes_on_where_its_driver_was_interrupted(address, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         drive(asked, score, slots=4)
-    _, _, executor = drive(asked, score, slots=4)
+    _, _, executor = drive(asked, slots=4)
     assert executor.jobs[0].resume is not None
     assert [trial.state for trial in trials(asked)] == [TrialState.COMPLETE] * 8
 
