@@ -2,8 +2,8 @@
 
     python -m benchmarks.tuning [--trials 40] [--runs 6]
 
-Prints a Markdown table. "engine": trials that cost nothing, in one worker, so all that is left is choosing values,
-locking and storing; on PostgreSQL too where a server and its driver are installed. "whole": the same tiny recipe run
+Prints a Markdown table. "driver": trials that cost nothing, one after the other, so all that is left is choosing
+values and storing; on PostgreSQL too where a server and its driver are installed. "whole": the same tiny recipe run
 so many times by itself and as trials of a search; the difference is what a search adds to each of its runs.
 """
 
@@ -25,10 +25,8 @@ from cse_cli.training.run import execute
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.search import run_search
-from cse_cli.tuning.study import open_study
-from cse_cli.tuning.workers import Worker
 from tests.cse_cli.tuning import postgres
-from tests.cse_cli.tuning.fake import good, knob, plan
+from tests.cse_cli.tuning.fake import drive, knob, plan
 from tests.shrunken import recipe, small
 
 FIRST = 3
@@ -42,12 +40,11 @@ def timed(act: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def engine(asked: SearchConfig, trials: int) -> tuple[float, float]:
+def driver(asked: SearchConfig, trials: int) -> tuple[float, float]:
     """Return wall and processor seconds of a trial that costs nothing."""
-    study = open_study(asked.model_copy(update={"trials": FIRST}))
-    Worker(study, asked, good, SearchObserver()).work()
-    worker = Worker(open_study(asked.model_copy(update={"trials": FIRST + trials})), asked, good, SearchObserver())
-    wall, cpu = timed(worker.work)
+    drive(asked.model_copy(update={"trials": FIRST}))
+    more = asked.model_copy(update={"trials": FIRST + trials})
+    wall, cpu = timed(lambda: drive(more))
     return wall / trials, cpu / trials
 
 
@@ -89,14 +86,14 @@ def main() -> None:
     print("| what, per trial | wall s | cpu s |\n| --- | ---: | ---: |", flush=True)
     for sampler in ("tpe", "random", "gp"):
         with _home() as folder:
-            wall, cpu = engine(plan(folder, sampler=sampler), asked.trials)
-        print(f"| engine, journal, {sampler} | {wall:.3f} | {cpu:.3f} |", flush=True)
+            wall, cpu = driver(plan(folder, sampler=sampler), asked.trials)
+        print(f"| driver, SQLite, {sampler} | {wall:.3f} | {cpu:.3f} |", flush=True)
     if (why := postgres.unusable()) is not None:
-        print(f"| engine, PostgreSQL: {why} | | |")
+        print(f"| driver, PostgreSQL: {why} | | |")
     else:
         with _home() as folder, postgres.server() as address:
-            wall, cpu = engine(plan(folder, storage=address), asked.trials)
-        print(f"| engine, PostgreSQL, tpe | {wall:.3f} | {cpu:.3f} |", flush=True)
+            wall, cpu = driver(plan(folder, storage=address), asked.trials)
+        print(f"| driver, PostgreSQL, tpe | {wall:.3f} | {cpu:.3f} |", flush=True)
     with _home() as folder:
         for label, wall, cpu in whole(folder, asked.runs):
             print(f"| whole, {label} | {wall:.3f} | {cpu:.3f} |", flush=True)

@@ -50,7 +50,10 @@ def tell_through(connection: Connection[Any, Any]) -> Tell:
 
     def tell(call: Call) -> Exception | None:
         connection.send(call)
-        return connection.recv() if call.asks else None
+        try:
+            return connection.recv() if call.asks else None
+        except EOFError:
+            raise BrokenPipeError("the driver is gone") from None  # as if it could not be sent: the run is KILLED
 
     return tell
 

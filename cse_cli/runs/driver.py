@@ -9,14 +9,18 @@ import shlex
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from cse_cli.core.paths import home
 from registry.errors import CseError
 from registry.paths import write_atomically
+
+_LOOK_SECONDS = 0.5
+"""Longer than `is_driven` holds a lock that it finds free."""
 
 
 @contextmanager
@@ -32,11 +36,9 @@ def sole_driver(kind: str, name: str) -> Iterator[None]:
     Raises:
         CseError: Another process drives it; the message says which one.
     """
-    folder = home() / "drivers"
-    folder.mkdir(parents=True, exist_ok=True)
-    plain = re.sub(r"[^\w.-]+", "_", name)
-    file = folder / f"{kind}-{plain}.json"
-    lock = FileLock(f"{file}.lock", timeout=0)
+    file = _file(kind, name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(f"{file}.lock", timeout=_LOOK_SECONDS)
     try:
         lock.acquire()
     except Timeout:
@@ -51,6 +53,21 @@ def sole_driver(kind: str, name: str) -> Iterator[None]:
             yield
         finally:
             file.unlink(missing_ok=True)
+
+
+def is_driven(kind: str, name: str) -> bool:
+    """Return whether a process drives something now."""
+    lock = Path(f"{_file(kind, name)}.lock")
+    try:
+        with FileLock(lock, timeout=0) if lock.exists() else nullcontext():
+            return False
+    except Timeout:
+        return True
+
+
+def _file(kind: str, name: str) -> Path:
+    plain = re.sub(r"[^\w.-]+", "_", name)
+    return home() / "drivers" / f"{kind}-{plain}.json"
 
 
 def _describe(text: str) -> str:

@@ -206,6 +206,17 @@ def close_run(run_id: str, force: bool = False) -> RecordedRun:
     return _recorded(client.get_run(run_id))
 
 
+def is_at_work(run_id: str) -> bool:
+    """Return whether another process of this machine is at a run."""
+    if not location.exists(location.uri()):
+        return False
+    try:
+        run = open_store().client.get_run(run_id)
+    except REFUSED:  # it is another store's
+        return False
+    return run.info.status == "RUNNING" and is_alive_here(run.data.tags)
+
+
 def is_stale(tags: Mapping[str, str], now: datetime | None = None) -> bool:
     """Return whether a run that says RUNNING has no process any more, as far as its tags tell."""
     if _is_on_this_machine(tags):

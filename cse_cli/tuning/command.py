@@ -12,7 +12,7 @@ from cse_cli.recipe.completion import complete_recipe
 EPILOG = (
     "Examples:  cse tune --param queue_length  ·  cse tune mini/ifcl_en --param queue_length,temperature --trials 40  "
     "·  cse tune quickstart --range learning_rate=1e-4..1e-2:log --seeds 3  ·  cse tune --best STUDY --confirm 5  ·  "
-    "cse tune ls  ·  cse tune --join STUDY --storage postgresql://user@host/db"
+    "cse tune ls  ·  cse tune --join STUDY --workers 4"
 )
 _SEARCH = {"rich_help_panel": "What is searched"}
 _STUDY = {"rich_help_panel": "How, and where it is kept"}
@@ -42,10 +42,17 @@ Timeout = Annotated[str | None, typer.Option(help="Begin no trial after so long:
 Sampler = Annotated[str | None, typer.Option(help="tpe (default), gp, random, grid or qmc.", **_STUDY)]
 Pruner = Annotated[str | None, typer.Option(help=_PRUNERS, **_STUDY)]
 Name = Annotated[str | None, typer.Option(help="Name of the study; the same one goes on with it.", **_STUDY)]
-Join = Annotated[str | None, typer.Option("--join", "--resume", help="Go on with a study, or help with it.", **_STUDY)]
-Storage = Annotated[str | None, typer.Option(help="postgresql://… for many machines; else a local file.", **_STUDY)]
+Join = Annotated[str | None, typer.Option("--join", "--resume", help="Go on with a study.", **_STUDY)]
+Storage = Annotated[str | None, typer.Option(help="postgresql://… or sqlite:///…; else a local file.", **_STUDY)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", **_STUDY)]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes on this machine; else one a GPU.", **_STUDY)]
+Workers = Annotated[int | None, typer.Option(min=1, help="Trials at once; one a CUDA device if left out.", **_STUDY)]
+On = Annotated[
+    str | None,
+    typer.Option(metavar="CLUSTER", help="Run on a Ray cluster: auto, ray://… or local-cluster.", **_STUDY),
+]
+Patience = Annotated[
+    str, typer.Option(help="Kill and repeat a run that tells nothing for so long: 90, 30m, 2h.", **_STUDY)
+]
 Best = Annotated[str | None, typer.Option(metavar="STUDY", help="Show what a study has found.", **_AFTER)]
 Confirm = Annotated[int | None, typer.Option(min=2, help="Best against own values over so many new seeds.", **_AFTER)]
 SaveBest = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a recipe with the best values.", **_AFTER)]
@@ -71,6 +78,8 @@ def tune(
     storage: Storage = None,
     device: Device = "auto",
     workers: Workers = None,
+    on: On = None,
+    patience: Patience = "2h",
     best: Best = None,
     confirm: Confirm = None,
     save_best: SaveBest = None,
@@ -82,7 +91,7 @@ def tune(
 
     options = SearchOptions(
         recipe, param or (), range_ or (), choices or (), metric, set_ or (), unset or (), trials, timeout, sampler,
-        pruner, seeds, steps, name, join, storage, device, workers, save_best, confirm, json_,
+        pruner, seeds, steps, name, join, storage, device, workers, on, patience, save_best, confirm, json_,
     )  # fmt: skip
     if recipe == "ls":  # a recipe of that name is ls.toml
         list_studies(options)

@@ -1,4 +1,4 @@
-"""The resolved settings of a search, as every worker gets them and the study keeps them."""
+"""The resolved settings of a search, as the study keeps them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from pydantic import BaseModel, ConfigDict
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import is_test_split
+from cse_cli.runs.executor import PATIENCE_SECONDS
 from cse_cli.tuning.space import Parameter
 from registry import EVALUATORS
 from registry.errors import CseError
 
 TRIALS = 20
 """Trials of a new study by default."""
+ELSEWHERE = {"storage", "device", "workers", "on", "patience", "timeout", "join"}
+"""Settings of a command, which the study does not keep."""
 
 
 class SearchConfig(BaseModel):
@@ -24,15 +27,17 @@ class SearchConfig(BaseModel):
         parameters: What is varied.
         overrides: `--set` texts of every trial.
         unset: `--unset` keys of every trial.
-        trials: Of the study in all, from all workers; None keeps the study's budget, or takes `TRIALS` for a new one.
+        trials: Of the study in all; None keeps the study's budget, or takes `TRIALS` for a new one.
         timeout: Seconds after which this command begins no trial.
         sampler: tpe, gp, random, grid or qmc.
         pruner: auto, median, percentile, halving, hyperband, wilcoxon or none.
         seeds: A trial's score is the mean over them; empty is the recipe's own.
         steps: Of training, instead of the recipe's.
-        storage: `postgresql://…`, or a journal file; None is a journal in the state directory.
+        storage: Address of a database; None is a file in the state directory.
         device: As `cse_cli.core.devices.choose` takes it.
-        workers: Processes on this machine; None is one for each CUDA device.
+        workers: Trials at once; None is one a CUDA device.
+        on: A Ray cluster, as `cse run` takes it.
+        patience: Seconds without a word after which a run's process is killed.
         join: The study must exist.
     """
 
@@ -52,6 +57,8 @@ class SearchConfig(BaseModel):
     storage: str | None = None
     device: str = "auto"
     workers: int | None = None
+    on: str | None = None
+    patience: float = PATIENCE_SECONDS
     join: bool = False
 
     @property

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count, islice
 
 from cse_cli.analysis.evidence import metric_value, shared_metrics
+from cse_cli.core.console import Observer
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import RunFolder, unfinished_runs
 from cse_cli.core.stats import Paired, compare_paired
-from cse_cli.runs.executor import run_jobs_at_once
-from cse_cli.runs.study import execute_or_restart, finished_runs
+from cse_cli.runs.executor import as_ended
+from cse_cli.runs.placement import place_runs
+from cse_cli.runs.request import RunRequest
+from cse_cli.runs.study import Key, finished_runs
 from cse_cli.tracking import tags
 from cse_cli.tracking.reader import list_names
 from cse_cli.training.build import Job
 from cse_cli.tuning.live import TuneScreen
+from cse_cli.tuning.observer import RunWarnings
 from cse_cli.tuning.results import Confirmation, Search
 from cse_cli.tuning.save_recipe import tuned_recipe
 from registry.errors import CseError
@@ -29,7 +33,7 @@ def fresh_seeds(search: Search, wanted: int) -> list[int]:
     return list(islice((seed for seed in count() if seed not in search.seeds), wanted))
 
 
-def confirm(search: Search, seeds: int, devices: Sequence[str], screen: TuneScreen) -> Confirmation:
+def confirm(search: Search, seeds: int, request: RunRequest, screen: TuneScreen) -> Confirmation:
     """Run the recipe in full length with its own values and with the best ones, and compare them seed by seed.
 
     Runs that the tracking store has are not repeated.
@@ -37,7 +41,7 @@ def confirm(search: Search, seeds: int, devices: Sequence[str], screen: TuneScre
     Args:
         search: What was found.
         seeds: How many.
-        devices: As many as runs are to be done at once.
+        request: Says where they are run.
         screen: Shows the runs.
 
     Raises:
@@ -55,34 +59,42 @@ def confirm(search: Search, seeds: int, devices: Sequence[str], screen: TuneScre
                 Job(
                     recipe.load([f"train.seed={seed}"]),
                     seed,
+                    request.device,
+                    may_restart=True,
                     parent=search.run_id,
                     run_name=f"{side}, seed {seed} of {search.study}",
                     tags={tags.CONFIRMS: search.study},
                 )
             )
-    results = _results(jobs, devices, screen)
+    results = _results(jobs, request, screen)
     pairs = list(zip(results[0::2], results[1::2], strict=True))
     return Confirmation(trial=best.number, values=best.values, main=search.metric, paired=_compared(search, pairs))
 
 
-def _results(jobs: Sequence[Job], devices: Sequence[str], screen: TuneScreen) -> list[Result]:
+def _results(jobs: Sequence[Job], request: RunRequest, screen: TuneScreen) -> list[Result]:
     """Return the results of all jobs, in order; those that the tracking store does not have are run now."""
     done = finished_runs(map(_key, jobs))
     left = [(number, job) for number, job in enumerate(jobs) if _key(job) not in done]
-    left = [(number, replace(job, resume=_unfinished_run(job))) for number, job in left]
-    at_once = len(devices) > 1 and len(left) > 1
-    ended = run_jobs_at_once([job for _, job in left], devices, screen.heard) if at_once else [None] * len(left)
-    for (number, job), result in zip(left, ended, strict=True):
-        if isinstance(result, CseError) and (job.resume is None or result.exit_code != CseError.exit_code):
-            raise result
-        if not isinstance(result, Result):  # one after the other, or it cannot be resumed
-            screen.confirming(f"{_SIDES[number % 2]} values", job.seed, number + 1, len(jobs))
-            result = execute_or_restart(replace(job, device=devices[0]), screen, discard=True)
-        done[_key(job)] = result
+    if left:
+        with place_runs(len(left), request).open() as executor:
+            for key, end in as_ended(executor, _begun(left, len(jobs), screen, alone=executor.slots == 1)):
+                if isinstance(end, CseError):
+                    raise end
+                done[key] = end
     return [done[_key(job)] for job in jobs]
 
 
-def _key(job: Job) -> tuple[str, int]:
+def _begun(
+    left: Sequence[tuple[int, Job]], total: int, screen: TuneScreen, *, alone: bool
+) -> Iterator[tuple[Key, Job, Observer]]:
+    """Say of each job that it begins as it is taken."""
+    for number, job in left:
+        screen.confirming(f"{_SIDES[number % 2]} values", job.seed, number + 1, total)
+        observer = screen if alone else RunWarnings(job.name, screen)
+        yield _key(job), replace(job, resume=_unfinished_run(job)), observer
+
+
+def _key(job: Job) -> Key:
     return job.loaded.recipe.hash(), job.seed
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from cse_cli.core.console import RunInfo, Screen
-from cse_cli.core.devices import choose
 from cse_cli.core.formatting import duration
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.tuning.config import SearchConfig, dev_metric
@@ -37,7 +36,7 @@ class TuneScreen(Screen, SearchObserver):
         self._trial = ""
         self._budget = 0
         self._finished = 0
-        self._workers = 1
+        self._at_once = 1
         self._took: list[float] = []
 
     def planned(self, config: SearchConfig, loaded: LoadedRecipe, why: str) -> None:
@@ -55,19 +54,18 @@ class TuneScreen(Screen, SearchObserver):
         names = f"sampler {config.sampler} · pruner {pruner_name(config)}"
         self._line(f"  maximising {escape(self._metric)}{of} · {names}{until}")
 
-    def opened(self, config: SearchConfig, done: int, budget: int, devices: Sequence[str]) -> None:
+    def opened(self, config: SearchConfig, done: int, budget: int, place: str, at_once: int) -> None:
         """Print where the study is kept, and how much of it is done."""
-        self._budget, self._finished, self._workers = budget, done, max(1, len(devices))
+        self._budget, self._finished, self._at_once = budget, done, at_once
         so_far = f", {done} done" if done else ", the first with the recipe's own values"
         self._line(f"  study [bold]{escape(config.name)}[/bold]: {budget} trials{so_far}")
         kept = address(config.storage, config.name).shown
-        self._line(f"  on {escape(_places(devices))} · kept in {escape(kept)}")
+        self._line(f"  {escape(place)} · kept in {escape(kept)}")
         if done < budget:
             self._line("[dim]  the time left is known after the first trial; stopped, the same command goes on[/dim]")
 
-    def trial_began(self, number: int, values: Mapping[str, Value], budget: int) -> None:
+    def trial_began(self, number: int, values: Mapping[str, Value]) -> None:
         """Remember which trial is running."""
-        self._budget = budget
         self._trial = f"trial {number}: {_named(values) or 'its own values'}"
 
     def trial_ended(self, trial: Trial, best: bool) -> None:
@@ -78,7 +76,7 @@ class TuneScreen(Screen, SearchObserver):
         self._took.append(seconds)
         what = "the recipe's own" if trial.own else _named(trial.values)
         mark = "  [green]best so far[/green]" if best and not trial.own else ""
-        left = (self._budget - self._finished) * fmean(self._took) / self._workers
+        left = (self._budget - self._finished) * fmean(self._took) / self._at_once
         about = f"[dim]  about {duration(left)} left[/dim]" if left > 0 else ""
         place = f"{self._finished}/{self._budget}"
         self._line(
@@ -94,14 +92,9 @@ class TuneScreen(Screen, SearchObserver):
         narrow = self.live and self.console.width < NARROW
         return score if narrow else f"{escape(self._metric)} {score}"
 
-    def retried(self, number: int, lost: int) -> None:
-        """Print which trial is repeated."""
-        self._line(f"[dim]trial {lost} was lost with its process; it is repeated as trial {number}[/dim]")
-
-    def waiting(self, count: int) -> None:
-        """Print that only other processes have trials."""
-        self._close()
-        self._line(f"[dim]waiting for {count} trial{'' if count == 1 else 's'} of other processes …[/dim]")
+    def resumed(self, number: int) -> None:
+        """Print which trial goes on."""
+        self._line(f"[dim]trial {number} was interrupted; it goes on[/dim]")
 
     def interrupted(self, name: str) -> None:
         """Print how to go on."""
@@ -170,13 +163,6 @@ class TuneScreen(Screen, SearchObserver):
 
     def _line(self, text: str) -> None:
         self.console.print(text, soft_wrap=not self.live)
-
-
-def _places(devices: Sequence[str]) -> str:
-    if len(devices) == 1:
-        return choose(devices[0]).describe()
-    same = len(set(devices)) == 1
-    return f"{choose(devices[0]).device}, {len(devices)} workers" if same else ", ".join(devices)
 
 
 def describe(parameter: Parameter) -> str:

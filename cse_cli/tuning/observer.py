@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
-from cse_cli.core.console import SilentObserver
+from cse_cli.core.console import Observer, SilentObserver
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.ranges import Value
 from cse_cli.tuning.results import Trial
@@ -17,20 +17,38 @@ Ending = Literal["budget", "exhausted", "timeout"]
 class SearchObserver(SilentObserver):
     """Is told of a search's progress, and of that of its runs; says nothing."""
 
-    def opened(self, config: SearchConfig, done: int, budget: int, devices: Sequence[str]) -> None:
-        """The study exists with `done` of `budget` trials, and its workers are about to begin."""
+    def observer_of(self, number: int, *, alone: bool) -> Observer:
+        """Return who is told how a run of a trial goes; `alone`: no other one runs meanwhile."""
+        return self if alone else RunWarnings(f"trial {number}", self)
 
-    def trial_began(self, number: int, values: Mapping[str, Value], budget: int) -> None:
-        """A trial of this process begins."""
+    def opened(self, config: SearchConfig, done: int, budget: int, place: str, at_once: int) -> None:
+        """The study exists with `done` of `budget` trials, and so many at once are about to begin at a place."""
+
+    def trial_began(self, number: int, values: Mapping[str, Value]) -> None:
+        """A trial begins."""
 
     def trial_ended(self, trial: Trial, best: bool) -> None:
-        """A trial of this command came to its end; `best`: none that was complete before was as good."""
+        """A trial came to its end; `best`: none that was complete before was as good."""
 
-    def retried(self, number: int, lost: int) -> None:
-        """Trial `lost`, whose process is gone, is repeated under a new number."""
-
-    def waiting(self, count: int) -> None:
-        """Only trials of other processes are left; if one of these dies, its trial is repeated here."""
+    def resumed(self, number: int) -> None:
+        """A trial that an interrupted command had begun goes on."""
 
     def interrupted(self, name: str) -> None:
         """The search was stopped; the study is kept under this name."""
+
+
+class RunWarnings(SilentObserver):
+    """Passes on the warnings of one run among several.
+
+    Args:
+        name: Said before each.
+        observer: Of all.
+    """
+
+    def __init__(self, name: str, observer: Observer) -> None:
+        self._name = name
+        self._observer = observer
+
+    def warned(self, text: str) -> None:
+        """Say whose it is."""
+        self._observer.warned(f"{self._name}: {text}")

@@ -21,7 +21,7 @@ from cse_cli.core.paths import home, runs
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import find
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.runs.request import parse_seeds
+from cse_cli.runs.request import RunRequest, parse_seeds
 from cse_cli.tuning.config import SearchConfig, dev_metric
 from cse_cli.tuning.samplers import check_names
 from cse_cli.tuning.space import search_space
@@ -52,6 +52,8 @@ class SearchOptions:
         seeds: A count, or a list with commas.
         name: Of the study.
         join: Name of a study that exists.
+        on: A Ray cluster.
+        patience: Such as "2h".
         save_best: File for a recipe with the best values.
         confirm: With how many fresh seeds the best values are compared with the recipe's own.
         as_json: Print one JSON document.
@@ -75,9 +77,20 @@ class SearchOptions:
     storage: str | None = None
     device: str = "auto"
     workers: int | None = None
+    on: str | None = None
+    patience: str = "2h"
     save_best: Path | None = None
     confirm: int | None = None
     as_json: bool = False
+
+    def request(self) -> RunRequest:
+        """Return where runs are done.
+
+        Raises:
+            CseError: The patience is no duration.
+        """
+        patience = parse_duration("--patience", self.patience)
+        return RunRequest(device=self.device, workers=self.workers, on=self.on, patience=patience)
 
     def demand_no_search(self, form: str, *allowed: str) -> None:
         """Refuse options that say what or how to search, for forms that only look.
@@ -93,7 +106,7 @@ class SearchOptions:
             "param": self.params, "range": self.ranges, "choices": self.choices, "metric": self.metric,
             "set": self.overrides, "unset": self.unset, "trials": self.trials, "timeout": self.timeout,
             "sampler": self.sampler, "pruner": self.pruner, "seeds": self.seeds, "steps": self.steps,
-            "name": self.name, "join": self.join, "workers": self.workers,
+            "name": self.name, "join": self.join, "workers": self.workers, "on": self.on,
         }  # fmt: skip
         for option, value in searching.items():
             if value and option not in allowed:
@@ -144,6 +157,8 @@ def resolve_options(options: SearchOptions) -> tuple[SearchConfig, LoadedRecipe,
         storage=options.storage,
         device=options.device,
         workers=options.workers,
+        on=options.on,
+        patience=options.request().patience,
         join=options.join is not None,
     )
     check_names(config)

@@ -12,10 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cse_cli.analysis.evidence import p_text, seeds_text
 from cse_cli.core.stats import LEVEL, Paired
+from cse_cli.runs.driver import is_driven
+from cse_cli.tuning.lease import is_leased
 from cse_cli.tuning.ranges import Value
 from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.storage import address, study_names
 from cse_cli.tuning.study import (
+    BEGUN,
     OWN,
     RUN,
     State,
@@ -175,7 +178,8 @@ def read_search(study: Study, storage: str | None = None) -> Search:
         study: As `cse_cli.tuning.study` opens it.
         storage: Its address as given; the password is left out of what is returned.
     """
-    config = stored_config(study)
+    config, place = stored_config(study), address(storage, study.study_name)
+    driven = is_driven("search", place.driven(study.study_name)) or is_leased(study)
     kept = study.user_attrs.get(_CONFIRMATION)
     ended = [trial.datetime_complete for trial in study.get_trials(deepcopy=False) if trial.datetime_complete]
     return Search(
@@ -183,14 +187,14 @@ def read_search(study: Study, storage: str | None = None) -> Search:
         recipe=config.recipe,
         recipe_hash=recipe_hash(study),
         metric=metric(study),
-        storage=address(storage, study.study_name).shown,
+        storage=place.shown,
         budget=budget(study),
         seeds=config.seeds,
         steps=config.steps,
         overrides=config.overrides,
         unset=config.unset,
         parameters=config.parameters,
-        trials=tuple(read_trials(study)),
+        trials=tuple(read_trials(study, driven=driven)),
         importance=importances(study),
         run_id=run_of(study),
         updated=max(ended).astimezone().isoformat(timespec="seconds") if ended else None,
@@ -209,18 +213,25 @@ def list_searches(storage: str | None) -> list[Search]:
     return sorted(found, key=lambda search: search.updated or "", reverse=True)
 
 
-def read_trials(study: Study) -> list[Trial]:
-    """Return every trial that counts or runs, in order."""
-    trials = [read_trial(trial) for trial in study.get_trials(deepcopy=False)]
-    return [trial for trial in trials if trial is not None]
+def read_trials(study: Study, *, driven: bool = False) -> list[Trial]:
+    """Return every trial that counts, runs, or was interrupted, in order.
+
+    Args:
+        study: Whose trials.
+        driven: Whether a process is at those that have begun.
+    """
+    trials = study.get_trials(deepcopy=False)
+    return [
+        read_trial(trial, "running" if driven else "interrupted")
+        for trial in trials
+        if trial.state == TrialState.RUNNING or state(trial) is not None
+    ]
 
 
-def read_trial(trial: FrozenTrial) -> Trial | None:
-    """Return a trial as plain data; None where it neither counts nor runs."""
-    if trial.state == TrialState.RUNNING:
-        return Trial(number=trial.number, state="running", values=dict(trial.params))
+def read_trial(trial: FrozenTrial, unsettled: State = "running") -> Trial:
+    """Return a trial as plain data; `unsettled` is what one is that has begun and not ended."""
     if (became := state(trial)) is None:
-        return None
+        return Trial(number=trial.number, state=unsettled, values=dict(trial.params))
     score = trial.value if trial.state == TrialState.COMPLETE else None
     if score is None and trial.last_step is not None:
         score = trial.intermediate_values[trial.last_step]
@@ -230,10 +241,18 @@ def read_trial(trial: FrozenTrial) -> Trial | None:
         state=became,
         score=score,
         reason=reason(trial),
-        seconds=trial.duration.total_seconds() if trial.duration is not None else 0.0,
+        seconds=_seconds(trial),
         own=bool(trial.user_attrs.get(OWN)),
         run_id=trial.user_attrs.get(RUN),
     )
+
+
+def _seconds(trial: FrozenTrial) -> float:
+    """Return how long a trial took, since it was last gone on with."""
+    if trial.datetime_complete is None or trial.datetime_start is None:
+        return 0.0
+    begun: float = trial.user_attrs.get(BEGUN, trial.datetime_start.timestamp())
+    return float(trial.datetime_complete.timestamp()) - begun
 
 
 def is_best_so_far(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:

@@ -14,6 +14,7 @@ import tomlkit
 from cse_cli.recipe.files import find_parent
 from cse_cli.recipe.load import LoadedRecipe, apply, load, parse
 from cse_cli.tuning.results import Search, Trial, verdict
+from cse_cli.tuning.space import overrides_of
 from registry.errors import CseError
 
 _MADE_BY = "# Found by `cse tune`: study "
@@ -57,12 +58,7 @@ def tuned_recipe(search: Search, trial: Trial | None = None) -> TunedRecipe:
             f"undo the change in {now.path}, or tune it anew",
         )
     values = {} if trial is None or trial.own else trial.values
-    found = [
-        text
-        for parameter in search.parameters
-        if (value := values.get(parameter.name)) is not None
-        for text in parameter.overrides(value)
-    ]
+    found = overrides_of(search.parameters, values)
     return TunedRecipe(load(search.recipe), (*search.overrides, *found), search.unset)
 
 

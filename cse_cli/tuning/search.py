@@ -6,14 +6,19 @@ Runs of trials lie below the search's run; its figures are its artifacts.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import datetime
 
 from cse_cli import tracking
-from cse_cli.core.devices import choose, worker_devices
+from cse_cli.core.devices import choose
+from cse_cli.runs.driver import sole_driver
+from cse_cli.runs.placement import place_runs
+from cse_cli.runs.request import RunRequest
 from cse_cli.tracking import tags
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.confirm import confirm
+from cse_cli.tuning.driver import Driver
+from cse_cli.tuning.lease import lease
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.observer import Ending, SearchObserver
 from cse_cli.tuning.options import SearchOptions, resolve_options
@@ -44,7 +49,6 @@ from cse_cli.tuning.study import (
     settled,
 )
 from cse_cli.tuning.view import print_confirmation, print_search, print_searches, write_searches
-from cse_cli.tuning.workers import WorkerProcesses, work
 from registry.errors import CseError, UnknownNameError
 
 
@@ -72,7 +76,7 @@ def show_study(name: str, options: SearchOptions) -> None:
     Raises:
         CseError: There is no such study, nothing in it came to its end, or options say what to search.
     """
-    options.demand_no_search("--best", *([] if options.confirm is None else ["workers"]))
+    options.demand_no_search("--best", *([] if options.confirm is None else ["workers", "on"]))
     if options.recipe is not None:
         raise CseError("--best looks at a study, which knows its recipe", f"leave out '{options.recipe}'")
     study = find_study(options.storage, name)
@@ -99,8 +103,7 @@ def list_studies(options: SearchOptions) -> None:
 def _show(study: Study, options: SearchOptions) -> None:
     """Confirm and save the best values where that is asked for, and print the search."""
     if options.confirm is not None:
-        devices = worker_devices(options.device, options.workers)
-        _confirm(study, read_search(study, options.storage), options.confirm, devices)
+        _confirm(study, read_search(study, options.storage), options)
     found = read_search(study, options.storage)
     if options.save_best is not None:
         best, day = found.demand_best(), datetime.now().astimezone().date().isoformat()
@@ -118,11 +121,12 @@ def _show(study: Study, options: SearchOptions) -> None:
         sys.stderr.write(f"wrote {options.save_best}\n")
 
 
-def _confirm(study: Study, found: Search, seeds: int, devices: Sequence[str]) -> None:
+def _confirm(study: Study, found: Search, options: SearchOptions) -> None:
     """Compare the best values with the recipe's own, and keep the result with the study and with its run."""
-    with TuneScreen() as screen:
+    seeds, name = options.confirm or 0, address(options.storage, found.study).driven(found.study)
+    with TuneScreen() as screen, sole_driver("confirmation", name):
         try:
-            confirmation = confirm(found, seeds, devices, screen)
+            confirmation = confirm(found, seeds, options.request(), screen)
         except (KeyboardInterrupt, tracking.Terminated):
             screen.confirmation_interrupted(found.study, seeds)
             raise
@@ -133,60 +137,67 @@ def _confirm(study: Study, found: Search, seeds: int, devices: Sequence[str]) ->
 
 
 def run_search(config: SearchConfig, observer: SearchObserver) -> tuple[int, Ending]:
-    """Do a search's trials, in a new study or an existing one; other processes may do some of them meanwhile.
+    """Do a search's trials, in a new study or an existing one.
 
     Returns:
         How many trials this command did, and why no more.
 
     Raises:
-        CseError: It cannot be done; the message says why, and an existing study is unchanged.
+        CseError: It cannot be done, or another process does it; the message says why.
         KeyboardInterrupt: It was stopped; the study is kept, and the same config goes on with it.
     """
-    choose(config.device)
-    study = open_study(config)
-    tracker = _open_run(study, config)
-    devices = tuple(worker_devices(config.device, config.workers))
-    observer.opened(config, len(settled(study.get_trials(deepcopy=False))), budget(study), devices)
-    try:
-        with tracking.ending(tracker or tracking.NullTracker()):
-            if len(devices) == 1:
-                ran, ending = work(study, config, run_of(study), observer)
-            else:
-                ran, ending = WorkerProcesses(config, devices, run_of(study), observer).work(study)
-            if tracker is not None:
-                _record_findings(tracker, study, observer)
-    except (KeyboardInterrupt, tracking.Terminated):
-        observer.interrupted(config.name)
-        raise
-    return ran, ending
+    if config.on is None:
+        choose(config.device)
+    place = address(config.storage, config.name)
+    with sole_driver("search", place.driven(config.name)):
+        study = open_study(config)
+        with lease(study) if place.file is None else nullcontext():
+            try:
+                return _drive(study, config, observer)
+            except (KeyboardInterrupt, tracking.Terminated):
+                observer.interrupted(config.name)
+                raise
+
+
+def _drive(study: Study, config: SearchConfig, observer: SearchObserver) -> tuple[int, Ending]:
+    tracker, done = _open_run(study, config), len(settled(study.get_trials(deepcopy=False)))
+    request = RunRequest(device=config.device, workers=config.workers, on=config.on, patience=config.patience)
+    placement = place_runs(max(0, budget(study) - done), request)
+    with tracking.ending(tracker or tracking.NullTracker()):
+        with placement.open() as executor:
+            alone = executor.slots == 1 and config.on is None
+            where = f"on {choose(config.device).describe()}" if alone else placement.describe()
+            observer.opened(config, done, budget(study), where, executor.slots)
+            driver = Driver(study, config, executor, run_of(study), observer)
+            ending = driver.drive()
+        if tracker is not None:
+            _record_findings(tracker, study, observer)
+    return driver.ran, ending
 
 
 def _open_run(study: Study, config: SearchConfig) -> tracking.Tracker | None:
-    """Open the search's run, made where it is new; None where another process has it, or another machine's store.
+    """Open the search's run, made where it is new; None where another machine's store has it.
 
     Raises:
         TrackingError: The tracking store does not answer.
     """
-    with address(config.storage, config.name).lock(f"{config.name}/run"):
-        if (known := run_of(study)) is not None:
-            try:
-                return tracking.start("", {}, {}, known)
-            except CseError as error:
-                if isinstance(error, UnknownNameError) or error.exit_code == CseError.exit_code:
-                    return None
-                raise
-        params = {
-            "sampler": config.sampler,
-            "pruner": pruner_name(config),
-            "trials": str(budget(study)),
-            "metric": metric(study),
-            "storage": address(config.storage, config.name).shown,
-            **{f"space.{parameter.name}": _range(parameter) for parameter in config.parameters},
-        }
-        about = {tags.TUNE: config.name, tags.SUMMARY: "tuning", tags.RECIPE: config.recipe}
-        tracker = tracking.start(config.name, params, {**about, tags.RECIPE_HASH: recipe_hash(study)})
-        set_run(study, tracker.run_id)
-        return tracker
+    if (known := run_of(study)) is not None:
+        try:
+            return tracking.start("", {}, {}, known)
+        except UnknownNameError:
+            return None
+    params = {
+        "sampler": config.sampler,
+        "pruner": pruner_name(config),
+        "trials": str(budget(study)),
+        "metric": metric(study),
+        "storage": address(config.storage, config.name).shown,
+        **{f"space.{parameter.name}": _range(parameter) for parameter in config.parameters},
+    }
+    about = {tags.TUNE: config.name, tags.SUMMARY: "tuning", tags.RECIPE: config.recipe}
+    tracker = tracking.start(config.name, params, {**about, tags.RECIPE_HASH: recipe_hash(study)})
+    set_run(study, tracker.run_id)
+    return tracker
 
 
 def _range(parameter: Parameter) -> str:

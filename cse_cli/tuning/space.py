@@ -98,6 +98,12 @@ class Parameter(Range):
                 ) from error
 
 
+def overrides_of(parameters: Iterable[Parameter], values: Mapping[str, Value | None]) -> list[str]:
+    """Return the `--set` texts that give a recipe the values of a trial; what has none stays as it is."""
+    given = ((parameter, values.get(parameter.name)) for parameter in parameters)
+    return [text for parameter, value in given if value is not None for text in parameter.overrides(value)]
+
+
 def _toml(value: Value) -> str:
     return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 

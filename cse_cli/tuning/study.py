@@ -1,33 +1,22 @@
-"""A study in its storage: opened by every worker, what it asks, and what became of its trials.
-
-Everything is told from the storage alone, so that all workers on all machines count alike.
-"""
+"""A study in its storage: what it asks, and what became of its trials."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import optuna
-import psutil
 from optuna import Study as Study
-from optuna.exceptions import UpdateFinishedTrialError
-from optuna.storages import fail_stale_trials
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import FrozenTrial, TrialState
 
-from cse_cli.core.processes import is_alive
 from cse_cli.core.run_folder import differences
 from cse_cli.recipe.schema import Recipe, data_identity
 from cse_cli.tuning import samplers
-from cse_cli.tuning.config import TRIALS, SearchConfig
+from cse_cli.tuning.config import ELSEWHERE, TRIALS, SearchConfig
 from cse_cli.tuning.space import Parameter
-from cse_cli.tuning.storage import address, study_names
+from cse_cli.tuning.storage import address, folder, study_names
 from registry.errors import CseError, UnknownNameError, suggestion
 
 # User attributes of a study.
@@ -40,13 +29,7 @@ _RUN: Final = "cse:run"
 OWN: Final = "own"
 """It has the recipe's own values."""
 REASON: Final = "reason"
-"""Why it failed, by its own fault: it counts and is not repeated."""
-RETRY_OF: Final = "retry_of"
-"""Number of the lost trial that this one repeats."""
-LOSSES: Final = "losses"
-"""How often its process was gone before."""
-INTERRUPTED: Final = "interrupted"
-"""It was stopped on purpose, which is no loss."""
+"""Why it failed."""
 SAME_AS: Final = "same_as"
 """Number of the trial that had the same values already: this one was not run."""
 RUNS: Final = "runs"
@@ -55,12 +38,11 @@ SCORES: Final = "scores"
 """Seed → score."""
 RUN: Final = "run"
 """Its own run in the tracking store."""
-OWNER: Final = "owner"
-"""Host, process id and start time of the process that does, or did, the trial."""
+BEGUN: Final = "begun"
+"""When a driver has gone on with it, in seconds since 1970."""
 
 DIRECTION: Final = "maximize"
-MOST_LOSSES = 3
-State = Literal["complete", "pruned", "failed", "running"]
+State = Literal["complete", "pruned", "failed", "running", "interrupted"]
 _PROSE = {"title", "description", "paper", "tune"}
 _TABLE = re.compile(r"\{.*\}(?= → None$)|(?<=: None → )\{.*\}$")
 
@@ -75,21 +57,19 @@ def open_study(config: SearchConfig) -> Study:
     recipe = config.load_base().recipe
     asked = identity(recipe, config.parameters, config.seeds_of(recipe), config.steps)
     place = address(config.storage, config.name)
-    if config.join and config.name not in study_names(config.storage or str(place.file)):
+    if config.join and config.name not in study_names(config.storage):
         load_study(config.storage, config.name)  # raises, naming similar ones
-    storage = place.open()
-    with place.lock(config.name):
-        study = optuna.create_study(study_name=config.name, storage=storage, load_if_exists=True, direction=DIRECTION)
-        if (known := study.user_attrs.get(_IDENTITY)) is None:
-            _fill(study, config, asked)
-        else:
-            check_same_search(config.name, known, asked)
-            if config.trials is not None and config.trials != budget(study):
-                study.set_user_attr(_BUDGET, config.trials)
-        if config.sampler == "grid":
-            grid = samplers.grid_points(samplers.distributions(config.parameters), budget(study))
-            for point in samplers.untried(grid, [values_of(trial) for trial in study.get_trials(deepcopy=False)]):
-                study.enqueue_trial(point)
+    study = optuna.create_study(study_name=config.name, storage=place.open(), load_if_exists=True, direction=DIRECTION)
+    if (known := study.user_attrs.get(_IDENTITY)) is None:
+        _fill(study, config, asked)
+    else:
+        check_same_search(config.name, known, asked)
+        if config.trials is not None and config.trials != budget(study):
+            study.set_user_attr(_BUDGET, config.trials)
+    if config.sampler == "grid":
+        grid = samplers.grid_points(samplers.distributions(config.parameters), budget(study))
+        for point in samplers.untried(grid, [values_of(trial) for trial in study.get_trials(deepcopy=False)]):
+            study.enqueue_trial(point)
     return study
 
 
@@ -100,8 +80,7 @@ def _fill(study: Study, config: SearchConfig, asked: dict[str, Any]) -> None:
         raise CseError(f"study '{config.name}' was not made by `cse tune`", "give this search another --name")
     if not trials:
         study.enqueue_trial(samplers.own_values(config.parameters), user_attrs={OWN: True})
-    here = {"storage": None, "device": "auto", "workers": None, "timeout": None, "join": False}
-    study.set_user_attr(_CONFIG, config.model_copy(update=here).model_dump_json())
+    study.set_user_attr(_CONFIG, config.model_dump_json(exclude=ELSEWHERE))
     study.set_user_attr(_BUDGET, config.trials or TRIALS)
     study.set_user_attr(_IDENTITY, asked)
 
@@ -119,9 +98,6 @@ def load_study(storage: str | None, name: str) -> Study:
         except KeyError:
             pass
         else:
-            if _CONFIG not in study.user_attrs:
-                with place.lock(name):  # another process is making it
-                    pass
             stored_config(study)
             return study
     raise _unknown_study(name, place.shown, study_names(storage))
@@ -141,7 +117,7 @@ def find_study(storage: str | None, name: str) -> Study:
         listed = ", ".join(matching[:6])
         raise UnknownNameError(f"'{name}' may be {len(matching)} studies: {listed}", "write more of it")
     place = address(storage, name)
-    raise _unknown_study(name, str(place.file.parent) if storage is None and place.file else place.shown, known)
+    raise _unknown_study(name, str(folder()) if storage is None else place.shown, known)
 
 
 def _unknown_study(name: str, place: str, known: Sequence[str]) -> UnknownNameError:
@@ -156,7 +132,7 @@ def stored_config(study: Study, storage: str | None = None) -> SearchConfig:
         CseError: It was not made by `cse tune`.
     """
     text = study.user_attrs.get(_CONFIG)
-    if text is None:
+    if text is None or _IDENTITY not in study.user_attrs:
         raise CseError(f"study '{study.study_name}' was not made by `cse tune`", "give this search another --name")
     tables = json.loads(text)
     if "knobs" in tables:  # the key of older studies
@@ -190,13 +166,13 @@ def set_run(study: Study, run_id: str) -> None:
     study.set_user_attr(_RUN, run_id)
 
 
-# What makes two searches the same search: checked whenever a worker joins a study.
+# What makes two searches the same search.
 
 
 def identity(
     recipe: Recipe, parameters: Sequence[Parameter], seeds: Sequence[int], steps: int | None
 ) -> dict[str, Any]:
-    """Return what all workers of a study must agree on, JSON-ready.
+    """Return what all trials of a study have in common, JSON-ready.
 
     Args:
         recipe: As `SearchConfig.load_base` returns it.
@@ -242,7 +218,7 @@ def check_same_search(name: str, known: Mapping[str, Any], ours: Mapping[str, An
 
 
 def state(trial: FrozenTrial) -> State | None:
-    """Return what came of a trial, or None: waiting, running, lost, or not run because another had the same values."""
+    """Return what came of a trial, or None: waiting, at work, or not run because another had the same values."""
     if trial.state == TrialState.FAIL:
         return "failed" if SAME_AS not in trial.user_attrs and reason(trial) is not None else None
     ends: dict[TrialState, State] = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}
@@ -250,18 +226,13 @@ def state(trial: FrozenTrial) -> State | None:
 
 
 def reason(trial: FrozenTrial) -> str | None:
-    """Return why a trial failed; None where it did not, or is to be repeated."""
+    """Return why a trial failed; None where it did not, or where an earlier version repeated it."""
     if trial.state != TrialState.FAIL:
         return None
-    if REASON in trial.user_attrs:
-        return str(trial.user_attrs[REASON])
-    return f"its process was ended {MOST_LOSSES} times" if _losses(trial) >= MOST_LOSSES else None
-
-
-def _losses(trial: FrozenTrial) -> int:
-    """Return how often the processes of a failed trial, and of those it repeats, were gone."""
-    this = INTERRUPTED not in trial.user_attrs and REASON not in trial.user_attrs
-    return int(trial.user_attrs.get(LOSSES, 0)) + int(this)
+    if REASON not in trial.user_attrs and trial.user_attrs.get("losses", 0) > 1:
+        return "its process was ended 3 times"  # given up by an earlier version
+    found: str | None = trial.user_attrs.get(REASON)
+    return found
 
 
 def settled(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
@@ -278,68 +249,5 @@ def counts(trials: Sequence[FrozenTrial]) -> dict[State, int]:
 
 
 def values_of(trial: FrozenTrial) -> dict[str, Any]:
-    """Return the values a trial has, or is to have where it was lost before it took them."""
+    """Return the values a trial has, or is to have."""
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
-
-
-# Trials whose process is gone: called with the study's lock held.
-
-
-def sign(trial: Trial) -> None:
-    """Write which process does a trial, so that others can tell whether it still lives."""
-    process = psutil.Process()
-    trial.set_user_attr(OWNER, [_host(), process.pid, f"{process.create_time():.2f}"])
-    # The heartbeat's own thread may come later than a kill; a trial without any would never count as silent.
-    if (beat := getattr(trial.storage, "record_heartbeat", None)) is not None:
-        study_id = trial.storage.get_study_id_from_name(trial.study.study_name)
-        beat(trial.storage.get_trial_id_from_study_id_trial_number(study_id, trial.number))
-
-
-def retry_stale_trials(study: Study) -> list[tuple[int, int]]:
-    """Fail the trials whose process is gone and queue them again; return numbers: the new one, the lost one.
-
-    What is to be repeated is told from the trials themselves, so that a kill in the middle of this loses none, and
-    doing it again repeats none twice.
-    """
-    fail_stale_trials(study)
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        if _is_gone(trial):
-            with suppress(UpdateFinishedTrialError):
-                study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-    repeated = []
-    for trial in _lost(study.get_trials(deepcopy=False)):
-        kept = {key: trial.user_attrs[key] for key in (OWN, RUNS, RUN, SCORES) if key in trial.user_attrs}
-        study.enqueue_trial(values_of(trial), user_attrs={**kept, RETRY_OF: trial.number, LOSSES: _losses(trial)})
-        repeated.append((study.get_trials(deepcopy=False)[-1].number, trial.number))
-    return repeated
-
-
-def _lost(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """Return the failed trials that are to be repeated and are not repeated yet."""
-    repeated = {trial.user_attrs.get(RETRY_OF) for trial in trials}
-    return [
-        trial
-        for trial in trials
-        if trial.state == TrialState.FAIL
-        and SAME_AS not in trial.user_attrs
-        and reason(trial) is None
-        and trial.number not in repeated
-    ]
-
-
-def _is_gone(trial: FrozenTrial) -> bool:
-    """Return whether no process can be at a running trial, as far as this machine knows."""
-    if OWNER not in trial.user_attrs:
-        return True  # taken under the lock that this process holds now, and never signed
-    host, process, started = trial.user_attrs[OWNER]
-    if host != _host():
-        return False  # its heartbeat tells
-    return process == os.getpid() or not is_alive(process, started)
-
-
-def _host() -> str:
-    """Return this machine, or container: where process ids mean the same processes."""
-    try:
-        return f"{socket.gethostname()} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:
-        return socket.gethostname()

@@ -97,7 +97,7 @@ def _print_heading(out: Console, study: str, about: str) -> None:
 
 def _about(search: Search) -> str:
     """Return recipe, metric and how many trials came to which end."""
-    states: tuple[State, ...] = ("complete", "pruned", "failed", "running")
+    states: tuple[State, ...] = ("complete", "pruned", "failed", "running", "interrupted")
     counts = ", ".join(f"{search.count(state)} {state}" for state in states if search.count(state))
     steps = "" if search.steps is None else f", {search.steps} steps"
     scored = f"{search.metric}, {scored_by(search.seeds)}{steps}"
@@ -105,7 +105,7 @@ def _about(search: Search) -> str:
 
 
 def _line(search: Search) -> tuple[str, ...]:
-    done = sum(trial.state != "running" for trial in search.trials)
+    done = sum(trial.state not in ("running", "interrupted") for trial in search.trials)
     names = ", ".join(parameter.name for parameter in search.parameters)
     score = "" if search.best is None else f"{search.best.score:.2f}"
     gain = "" if search.gain is None else signed(search.gain)

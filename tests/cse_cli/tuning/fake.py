@@ -1,32 +1,31 @@
-"""A search whose trials cost nothing: what the engine's tests start, also in processes of their own.
-
-    python -m tests.cse_cli.tuning.fake PLAN_FILE LOG [SECONDS]
-
-does one worker's share; each trial waits so long and leaves a line in the log when it is done.
-"""
+"""A search whose runs cost nothing: what the driver's tests start."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
-from cse_cli.tuning import study as studies
+from cse_cli.core.console import Observer, RunInfo
+from cse_cli.core.results import Result, Versions
+from cse_cli.core.run_folder import RunFolder
+from cse_cli.runs.executor import Executor
+from cse_cli.training.build import Job
 from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.driver import Driver
 from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.study import load_study, open_study
-from cse_cli.tuning.workers import Worker
 
-ROOT = Path(__file__).resolve().parents[3]
+STEPS = 8
+Score = Callable[[Job, Observer], float]
+"""Does a run: tells what it likes, and returns the score."""
 
 
 def knob(name: str = "train.learning_rate", **changes: Any) -> Parameter:
@@ -58,109 +57,78 @@ def plan(folder: Path, **changes: Any) -> SearchConfig:
     return SearchConfig(**about)
 
 
-def good(trial: optuna.Trial) -> float:
+def good(job: Job, observer: Observer) -> float:
     """Return a score that depends on the values alone."""
-    return -sum(float(value) for value in trial.params.values() if isinstance(value, float | int))
+    train = job.loaded.recipe.train
+    return -float(train.learning_rate + train.weight_decay + train.batch_size)
 
 
-def share(
-    plan: SearchConfig, objective: Callable[[optuna.Trial], float] = good, watcher: Any = None
-) -> tuple[str, Worker]:
-    """Do one worker's share in this process; return why it ended, and the worker."""
-    worker = Worker(open_study(plan), plan, objective, watcher or SearchObserver())
-    return worker.work(), worker
+def number(job: Job) -> int:
+    """Return the number of the trial that a run is of."""
+    return int(job.tags["cse.trial"])
+
+
+class FakeExecutor(Executor):
+    """Does one run each time it is waited for, the one that was submitted first.
+
+    Args:
+        score: Does a run.
+        slots: How many may be submitted at once.
+    """
+
+    slots = 1
+
+    def __init__(self, score: Score = good, slots: int = 1) -> None:
+        self.score = score
+        self.slots = slots
+        self.jobs: list[Job] = []
+        self.most = 0
+        self._queue: deque[tuple[Job, Observer, Future[Result]]] = deque()
+        self._ids = count()
+
+    def submit(self, job: Job, observer: Observer) -> Future[Result]:
+        future: Future[Result] = Future()
+        self.jobs.append(job)
+        self._queue.append((job, observer, future))
+        self.most = max(self.most, len(self._queue))
+        return future
+
+    def wait(self) -> None:
+        job, observer, future = self._queue.popleft()
+        run_id = f"{number(job)}x{job.seed}x{id(self)}x{next(self._ids)}" if job.resume is None else job.resume.run_id
+        folder = RunFolder(run_id, job.loaded.name, job.loaded.path, job.loaded.recipe.resolved())
+        try:
+            observer.started(RunInfo("fake", "Fake", job.seed, "cpu", "fp32", run_id, "", STEPS, 0, 0))
+            future.set_result(result(job, self.score(job, observer), run_id))
+        except KeyboardInterrupt:
+            folder.create()  # what can be resumed
+            raise
+        except Exception as error:
+            future.set_exception(error)
+
+    def close(self, *, cancel: bool) -> None:
+        """Do nothing."""
+
+
+def result(job: Job, score: float, run_id: str) -> Result:
+    """Return what a run with this dev score would."""
+    versions = Versions(cse="", python="", torch="", transformers="", git=None)
+    return Result(
+        recipe="fake", title="Fake", recipe_hash=job.loaded.recipe.hash(), language="en", seed=job.seed, model="",
+        scores={}, curve={STEPS: score}, selected_step=STEPS, steps=STEPS, versions=versions, device="cpu",
+        precision="fp32", seconds=0.0, run_id=run_id, finished=datetime.now(UTC),
+    )  # fmt: skip
+
+
+def drive(
+    plan: SearchConfig, score: Score = good, observer: SearchObserver | None = None, slots: int = 1
+) -> tuple[str, Driver, FakeExecutor]:
+    """Do a search; return why it ended, and who did it."""
+    executor = FakeExecutor(score, slots)
+    driver = Driver(open_study(plan), plan, executor, None, observer or SearchObserver())
+    return driver.drive(), driver, executor
 
 
 def trials(plan: SearchConfig) -> list[FrozenTrial]:
     """Return all trials of a plan's study."""
     return list(load_study(plan.storage, plan.name).get_trials())
-
-
-class Workers:
-    """Processes that share one search."""
-
-    def __init__(self, plan: SearchConfig, folder: Path, count: int, seconds: float = 0.05) -> None:
-        self.plan = plan
-        self.log = folder / "done.log"
-        file = folder / "plan.json"
-        file.write_text(plan.model_dump_json(), encoding="utf-8")
-        command = [sys.executable, "-m", "tests.cse_cli.tuning.fake", str(file), str(self.log), str(seconds)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self.processes = [
-            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            for _ in range(count)
-        ]
-
-    def wait_for(self, lines: int, seconds: float = 200.0) -> None:
-        """Wait until so many trials have left a line."""
-        until = time.monotonic() + seconds
-        while self.lines() < lines:
-            assert time.monotonic() < until, self.messages()
-            time.sleep(0.02)
-
-    def lines(self) -> int:
-        """Return how many trials have been done."""
-        return len(self.log.read_text(encoding="utf-8").split()) if self.log.exists() else 0
-
-    def kill(self, count: int) -> None:
-        """Kill so many processes, each in the middle of a trial, as power cuts and the kernel do."""
-        while count:
-            for process in self.processes[:count]:
-                process.send_signal(signal.SIGSTOP)  # else its trial may be over before the signal arrives
-                if self._at_work(process):
-                    process.send_signal(signal.SIGKILL)
-                    process.wait()
-                    self.processes.remove(process)
-                    count -= 1
-                else:
-                    process.send_signal(signal.SIGCONT)
-                    time.sleep(0.02)
-
-    def _at_work(self, process: subprocess.Popen[bytes]) -> bool:
-        running = [trial for trial in trials(self.plan) if trial.state == TrialState.RUNNING and trial.params]
-        return process.pid in {trial.user_attrs.get("owner", ["", 0])[1] for trial in running}
-
-    def end(self) -> list[int]:
-        """Wait for those that are left; return their exit codes."""
-        return [process.wait(200) for process in self.processes]
-
-    def messages(self) -> str:
-        """Return what those wrote that have ended."""
-        ended = [process for process in self.processes if process.poll() is not None]
-        return "\n".join(process.stderr.read().decode() for process in ended if process.stderr)
-
-
-def demand_exact(found: Sequence[FrozenTrial], budget: int, killed: int) -> None:
-    """Check that exactly `budget` trials came to an end, none lost, none twice."""
-    done = studies.settled(found)
-    assert len(done) == budget
-    assert {trial.state for trial in found} <= {TrialState.COMPLETE, TrialState.FAIL}
-    gone = [trial for trial in found if trial.state == TrialState.FAIL]
-    assert len(gone) == killed
-    repeats = {trial.user_attrs[studies.RETRY_OF]: trial for trial in found if studies.RETRY_OF in trial.user_attrs}
-    assert sorted(repeats) == sorted(trial.number for trial in gone)
-    assert all(repeats[trial.number].params == trial.params for trial in gone)
-    assert len({tuple(trial.params.items()) for trial in done}) == budget
-    assert all(trial.value == good_of(trial) for trial in done)
-
-
-def good_of(trial: FrozenTrial) -> float:
-    """Return the score that a finished trial should have."""
-    return -sum(float(value) for value in trial.params.values())
-
-
-def main() -> None:
-    """Do one worker's share of the plan in a file."""
-    file, log, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
-
-    def objective(trial: optuna.Trial) -> float:
-        time.sleep(seconds)
-        with log.open("a", encoding="utf-8") as lines:
-            lines.write(f"{trial.number}\n")
-        return good(trial)
-
-    share(SearchConfig.model_validate_json(file.read_text(encoding="utf-8")), objective)
-
-
-if __name__ == "__main__":
-    main()

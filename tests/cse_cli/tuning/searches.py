@@ -25,7 +25,7 @@ def search(**changes: Any) -> Search:
     )
     plain: dict[str, Any] = {
         "study": "quickstart-queue_length-1a2b", "recipe": "quickstart", "recipe_hash": "0" * 16,
-        "metric": "dev.spearman", "storage": "/home/tuning/x.journal", "budget": 5, "seeds": (0,),
+        "metric": "dev.spearman", "storage": "/home/tuning/x.db", "budget": 5, "seeds": (0,),
         "parameters": (LENGTH,), "trials": trials, "updated": "2026-11-21T12:00:00+00:00",
     }  # fmt: skip
     return Search(**{**plain, **changes})

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.load import load
+from cse_cli.runs.executor import SerialExecutor
 from cse_cli.tracking.reader import details, finished_results, list_runs
-from cse_cli.training.run import execute
 from cse_cli.tuning.results import Search
 from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
@@ -117,14 +116,15 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, monkeypatch):
     # Another seed adds only its own runs, here at once.
     given = []
 
-    def spread(jobs, places, _heard):
-        given.extend((job.run_name, job.seed, len(places)) for job in jobs)
-        return [execute(job, SilentObserver()) for job in jobs]
+    def spread(placement):
+        given.append(placement.devices)
+        return SerialExecutor()
 
-    monkeypatch.setattr("cse_cli.tuning.confirm.run_jobs_at_once", spread)
+    monkeypatch.setattr("cse_cli.runs.placement.Placement.open", spread)
     code, _, err = tune("--best", study, "--confirm", 3, "--workers", 2)
     assert code == 0, err
-    assert given == [(f"{side}, seed 2 of {study}", 2, 2) for side in ("own", "found")]
+    assert [len(devices) for devices in given] == [2]
+    assert "6/6  found values, seed 2" in err
     assert len(finished_results()) == 6
     code, _, err = tune("--best", study, "--workers", 2)
     assert (code, "leave out --workers" in err) == (2, True)
@@ -157,7 +157,9 @@ REFUSED = {
     ),
     "test split set": (("--param", "temperature", "--set", "evaluators.dev.split=test"), "'dev.spearman' scores split"),
     "no metric": (("--param", "temperature", "--metric", "dve.spearman"), "--metric: unknown evaluator 'dve'. Did you"),
-    "no storage": (("--param", "temperature", "--storage", "mysql://me:secret@host/db"), "'mysql' is not supported"),
+    "no storage": (("--param", "temperature", "--storage", "redis://me:secret@host/db"), "'redis' is not supported"),
+    "journal": (("--param", "temperature", "--storage", "old.journal"), "use sqlite:///old.db, or leave out --storage"),
+    "no patience": (("--param", "temperature", "--patience", "long"), "--patience: 'long' is not a duration"),
     "no duration": (("--param", "temperature", "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
     "no sampler": (("--param", "temperature", "--sampler", "tpee"), "Did you mean 'tpe'?"),
     "no name": (("--param", "temperature", "--name", "a/b"), "'a/b' cannot name a file"),

@@ -8,7 +8,7 @@ import pytest
 
 from cse_cli.tuning.plots import draw
 from cse_cli.tuning.study import load_study, open_study
-from tests.cse_cli.tuning.fake import knob, plan, share
+from tests.cse_cli.tuning.fake import drive, knob, plan
 
 
 def names(files):
@@ -22,14 +22,14 @@ def test_without_a_complete_trial_nothing_is_drawn(tmp_path):
 
 @pytest.mark.parametrize("trials", [1, 6])
 def test_one_parameter_has_no_importance(trials, tmp_path):
-    share(plan(tmp_path, trials=trials, parameters=(knob(low=1e-4),)))  # the recipe's own value lies outside
+    drive(plan(tmp_path, trials=trials, parameters=(knob(low=1e-4),)))  # the recipe's own value lies outside
     files = draw(load_study(None, "search"), tmp_path)
     assert names(files) == ["history.png", "history.svg", "slice.png", "slice.svg"]
 
 
 def test_figures_are_the_same_bytes_each_time_and_need_no_plotly(tmp_path):
     schedule = knob("train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear")
-    share(plan(tmp_path, trials=8, parameters=(knob(), schedule)))
+    drive(plan(tmp_path, trials=8, parameters=(knob(), schedule)))
     study = load_study(None, "search")
     files = draw(study, tmp_path)
     assert names(files) == [f"{name}.{kind}" for name in ("history", "importance", "slice") for kind in ("png", "svg")]

@@ -1,19 +1,22 @@
-"""Workers of many machines share a PostgreSQL: exact budget, nothing lost, nothing twice."""
+"""Studies in PostgreSQL, which several machines reach: one of them drives."""
 
 from __future__ import annotations
 
-import optuna
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from optuna.trial import TrialState
 from sqlalchemy import create_engine, text
 
 from cse_cli.tuning import storage
-from cse_cli.tuning import study as studies
 from cse_cli.tuning.observer import SearchObserver
-from cse_cli.tuning.study import load_study, open_study, retry_stale_trials
+from cse_cli.tuning.results import read_search
+from cse_cli.tuning.search import run_search
+from cse_cli.tuning.study import load_study, open_study
 from registry.errors import CseError, TrackingError
 from tests.cse_cli.tuning import postgres
-from tests.cse_cli.tuning.fake import Workers, demand_exact, good, plan, share, trials
+from tests.cse_cli.tuning.fake import drive, good, number, plan, trials
 
 pytestmark = [
     pytest.mark.process,
@@ -27,63 +30,41 @@ def address():
         yield started
 
 
-def test_four_workers_two_of_them_killed_do_exactly_the_budget(address, tmp_path):
-    """The four also make the tables at once: nobody has opened this database before."""
-    asked = plan(tmp_path, name="four", trials=40, storage=address)
-    workers = Workers(asked, tmp_path, 4)
-    workers.wait_for(6)
-    workers.kill(2)
-    assert workers.end() == [0, 0], workers.messages()
-    demand_exact(trials(asked), budget=40, killed=2)
+def test_a_search_goes_on_where_its_driver_was_interrupted(address, tmp_path):
+    asked = plan(tmp_path, name="four", trials=8, storage=address)
+
+    def score(job, observer):
+        if number(job) == 3 and job.resume is None:
+            raise KeyboardInterrupt
+        return good(job, observer)
+
+    with pytest.raises(KeyboardInterrupt):
+        drive(asked, score, slots=4)
+    _, _, executor = drive(asked, slots=4)
+    assert executor.jobs[0].resume is not None
+    assert [trial.state for trial in trials(asked)] == [TrialState.COMPLETE] * 8
 
 
-def test_a_search_whose_workers_were_all_killed_goes_on(address, tmp_path):
-    asked = plan(tmp_path, name="all", trials=8, storage=address)
-    workers = Workers(asked, tmp_path, 2, seconds=1.0)
-    workers.wait_for(2)
-    workers.kill(2)
-    done = len(studies.settled(trials(asked)))
-    assert share(asked)[1].ran == 8 - done
-    demand_exact(trials(asked), budget=8, killed=2)
+def test_drivers_that_make_the_tables_at_once_all_have_them(address, tmp_path):
+    root = create_engine(address.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with root.connect() as connection:
+        connection.execute(text("CREATE DATABASE fresh"))
+    fresh = address.replace("/postgres", "/fresh")
+    plans = [plan(tmp_path, name=f"one{number}", storage=fresh) for number in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        opened = list(pool.map(open_study, plans))
+    assert [study.study_name for study in opened] == [f"one{number}" for number in range(4)]
+    assert storage.study_names(fresh) == [f"one{number}" for number in range(4)]
 
 
-def test_a_machine_that_falls_silent_loses_its_trial_to_another(address, tmp_path, monkeypatch):
-    """Process ids say nothing of another machine: the heartbeat does."""
-    asked = plan(tmp_path, name="silent", trials=3, storage=address)
+def test_one_machine_drives_at_a_time(address, tmp_path):
+    asked = plan(tmp_path, name="leased", trials=1, storage=address, device="cpu")
     study = open_study(asked)
-    trial = study.ask()
-    studies.sign(trial)
-    trial.set_user_attr("owner", ["elsewhere", 1, "0"])
-    assert retry_stale_trials(study) == []
-    with create_engine(asked.storage.replace("postgresql:", "postgresql+psycopg:")).begin() as connection:
-        connection.execute(
-            text("UPDATE trial_heartbeats SET heartbeat = heartbeat - interval '1 hour' WHERE trial_id = :id"),
-            {"id": trial._trial_id},
-        )
-    share(asked)
-    found = trials(asked)
-    assert [t.state for t in found] == [TrialState.FAIL, *[TrialState.COMPLETE] * 3]
-    assert found[1].user_attrs["retry_of"] == 0
-
-
-def test_a_worker_taken_for_dead_does_not_count_its_trial_twice(address, tmp_path):
-    asked = plan(tmp_path, name="late", trials=2, storage=address)
-    heard = []
-
-    def late(trial: optuna.Trial) -> float:
-        if trial.number == 0:
-            open_study(asked).tell(0, state=TrialState.FAIL)
-        return good(trial)
-
-    class Notes(SearchObserver):
-        def warned(self, text):
-            heard.append(text)
-
-    share(asked, late, Notes())
-    found = trials(asked)
-    assert len(studies.settled(found)) == 2
-    assert found[1].user_attrs["retry_of"] == 0
-    assert heard == ["trial 0 was silent for so long that another worker repeats it"]
+    theirs = {"host": "elsewhere", "pid": 7, "since": "noon", "began": "0", "renewed": time.time()}
+    study.set_user_attr("cse:driver", theirs)
+    with pytest.raises(CseError, match="is being done by process 7 on elsewhere since noon"):
+        run_search(asked, SearchObserver())
+    assert read_search(study, address).study == "leased"
 
 
 def test_joining_checks_the_question_and_the_name(address, tmp_path):
