@@ -35,6 +35,7 @@ from cse_cli.core.paths import home
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import RunFolder, find, is_finished, log_of
 from cse_cli.runs.channel import Call, Failed, hear
+from cse_cli.tracking.reader import text_of
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from registry.errors import CseError, RunFailedError
@@ -218,6 +219,9 @@ class PoolExecutor(Executor):
             submission: Whose process is gone.
             why: How it ended, as in "its process was ended by SIGKILL".
         """
+        if (result := _recorded_result(submission.run_id)) is not None:  # it died before it could send it
+            self.settle(submission, result)
+            return
         submission.losses += 1
         begun = _unfinished(submission.run_id)
         if submission.losses > MOST_RETRIES:
@@ -231,6 +235,12 @@ class PoolExecutor(Executor):
         if begun is not None:
             submission.job = replace(submission.job, resume=begun, may_restart=True)
         self._queue.appendleft(submission)
+
+
+def _recorded_result(run_id: str | None) -> Result | None:
+    """Return the result of a run that has come to its end."""
+    text = text_of(run_id, "result.json") if run_id is not None and is_finished(run_id) else None
+    return None if text is None else Result.model_validate_json(text)
 
 
 def _unfinished(run_id: str | None) -> RunFolder | None:

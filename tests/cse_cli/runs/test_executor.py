@@ -109,6 +109,18 @@ def test_jobs_are_taken_when_there_is_room(file, few_pairs):
     assert seen == [(0, [0], True), (1, [0, 1], True), (2, [0, 1, 2], True)]
 
 
+def test_a_result_that_was_recorded_and_not_sent_counts(file, few_pairs):
+    with SerialExecutor() as executor:
+        result = executor.submit(job(file), Watch()).result()
+    pool = LocalExecutor(["cpu"])
+    future = pool.submit(job(file), Watch())
+    submission = pool._queue.pop()
+    submission.run_id = result.run_id
+    pool.retry(submission, "was ended by SIGKILL")
+    assert future.result(0) == result
+    assert not pool._queue
+
+
 @pytest.mark.process
 class TestLocalExecutor:
     def test_the_observer_ends_a_run_and_the_process_takes_the_next(self, file):
