@@ -113,9 +113,8 @@ class RayExecutor(PoolExecutor):
         if device == "cuda" and not found:
             raise MissingError("--device cuda: no node of the cluster has a GPU", "use --device cpu")
         self._device = "cuda" if found and device != "cpu" else "cpu"
-        given = os.environ.get(THREADS_VARIABLE)
-        threads = int(given) if given else None if self._device == "cuda" else 1
         on_gpus = self._device == "cuda"
+        threads = _threads() or (None if on_gpus else 1)
         self._resource, self._each = ("GPU", self._processes) if on_gpus else ("CPU", self._processes * (threads or 1))
         self._setting = self._make_setting(threads)
         self._check_nodes()
@@ -133,7 +132,9 @@ class RayExecutor(PoolExecutor):
         self._marker.touch()
         passed_on = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
         passed_on["CSE_HOME"] = str(home())
-        return Setting(__version__, passed_on, threads, Path.cwd(), self._marker, self._processes)
+        return Setting(
+            __version__, passed_on, threads, Path.cwd(), self._marker, self._processes, self._device == "cpu"
+        )
 
     def _check_nodes(self) -> None:
         """Ask every node whether it can do runs.
@@ -340,6 +341,12 @@ class RayExecutor(PoolExecutor):
             self._marker.unlink(missing_ok=True)
 
 
+def _threads() -> int | None:
+    """Return the number of threads that is set by hand."""
+    given = os.environ.get(THREADS_VARIABLE, "")
+    return int(given) if given.isdigit() and int(given) else None
+
+
 def _import_ray(address: str) -> Any:
     """Return the module Ray, which reads these variables when it is imported."""
     for name, value in (_QUIET | (_ON_THIS_MACHINE if address == LOCAL else {})).items():
@@ -359,7 +366,7 @@ class _LocalCluster:
     """
 
     def __init__(self, workers: int | None, processes: int) -> None:
-        cpus = -(-(workers or schedulable_cores()) // 2) * processes * int(os.environ.get(THREADS_VARIABLE) or 1)
+        cpus = -(-(workers or schedulable_cores()) // 2) * processes * (_threads() or 1)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "cse_cli.runs.local_cluster", str(cpus)],
             stdin=subprocess.PIPE,

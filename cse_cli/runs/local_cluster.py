@@ -7,9 +7,9 @@ all when its standard input is closed, which is also when the process that start
 
 from __future__ import annotations
 
+import os
 import sys
-
-from ray.cluster_utils import Cluster
+from tempfile import TemporaryDirectory
 
 _STORE_BYTES = 80 * 2**20
 """What a node keeps for objects: nothing large goes through Ray."""
@@ -17,15 +17,20 @@ _STORE_BYTES = 80 * 2**20
 
 def main() -> None:
     """Start the nodes, with so many CPUs each, and end them when nobody needs them any more."""
-    node = {"num_cpus": int(sys.argv[1]), "object_store_memory": _STORE_BYTES}
-    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
-    try:
-        cluster.add_node(**node)
-        sys.stdout.write(f"{cluster.address}\n")
-        sys.stdout.flush()
-        sys.stdin.read()
-    finally:
-        cluster.shutdown()
+    # A folder of its own: in Ray's usual one, `auto` would find this cluster instead of a real one.
+    with TemporaryDirectory(prefix="cse-ray-", ignore_cleanup_errors=True) as folder:
+        os.environ["RAY_TMPDIR"] = folder
+        from ray.cluster_utils import Cluster
+
+        node = {"num_cpus": int(sys.argv[1]), "object_store_memory": _STORE_BYTES}
+        cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+        try:
+            cluster.add_node(**node)
+            sys.stdout.write(f"{cluster.address}\n")
+            sys.stdout.flush()
+            sys.stdin.read()
+        finally:
+            cluster.shutdown()
 
 
 if __name__ == "__main__":

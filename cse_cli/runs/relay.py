@@ -91,6 +91,7 @@ class Setting:
         folder: Where the driver runs: paths in recipes may be relative.
         marker: A file that the driver has written into the state directory.
         processes: That share each run.
+        again: Whether a process does several runs. On GPUs each gets a new one, and all memory.
     """
 
     version: str
@@ -99,6 +100,7 @@ class Setting:
     folder: Path
     marker: Path
     processes: int
+    again: bool
 
     def apply(self) -> None:
         """Make the environment of this process that of a run."""
@@ -129,6 +131,10 @@ def ask_node(setting: Setting) -> tuple[str, CseError | None]:
     return socket.gethostname(), _refusal(setting)
 
 
+_spare: list[Child] = []
+"""The child of this Ray process that waits for another job, where the last one did not take it down."""
+
+
 def relay(channel: Any, attempt: int, job: bytes, setting: Setting) -> Any:
     """Do a job in a child process of this node, and tell the driver through the channel how it goes.
 
@@ -137,8 +143,8 @@ def relay(channel: Any, attempt: int, job: bytes, setting: Setting) -> Any:
     """
     if (error := _refusal(setting)) is not None:  # a node that joined later
         return Failed(error)
-    setting.apply()
-    child = Child(os.environ, setting.processes, setting.folder if setting.folder.is_dir() else home())
+    spare = _spare.pop() if _spare else None
+    child = spare if spare is not None and spare.is_alive() else _start_child(setting)
 
     def tell(message: Call | Began) -> Exception | None:
         answer: Exception | None = ray.get(channel.tell.remote(attempt, message))
@@ -146,8 +152,12 @@ def relay(channel: Any, attempt: int, job: bytes, setting: Setting) -> Any:
 
     try:
         tell(Began())
-        child.connection.send_bytes(job)  # as it was pickled: to read it here would import torch
-        return _pass_on(child, tell)
+        with suppress(OSError):  # it has died; its end is read next
+            child.connection.send_bytes(job)  # as it was pickled: to read it here would import torch
+        end = _pass_on(child, tell)
+        if setting.again and not isinstance(end, Lost):
+            _spare.append(child)
+        return end
     except KeyboardInterrupt:  # the driver has cancelled this task
         child.end(at_once=True)
         return _pass_on(child, tell, time.monotonic() + LEAVE_SECONDS)
@@ -156,7 +166,13 @@ def relay(channel: Any, attempt: int, job: bytes, setting: Setting) -> Any:
         child.wait()
         raise
     finally:
-        child.kill()
+        if child not in _spare:
+            child.kill()
+
+
+def _start_child(setting: Setting) -> Child:
+    setting.apply()
+    return Child(os.environ, setting.processes, setting.folder if setting.folder.is_dir() else home())
 
 
 def _pass_on(child: Child, tell: Callable[[Call], Exception | None], until: float = float("inf")) -> Any:
