@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -47,7 +48,11 @@ _SETTLE_SECONDS = 5.0
 _SLOTS_SECONDS = 5.0
 """How often the cluster is asked for its size."""
 _POLL_SECONDS = 0.5
-_QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
+_QUIET = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "1",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",  # else Ray prints on stdout that a node has died, `log_to_driver` or not
+}
 _ON_THIS_MACHINE = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # whatever its name: Ray listens on the loopback device alone
@@ -414,6 +419,9 @@ def _connect(ray: Any, address: str) -> None:
         raise MissingError(f"--on {address}: no Ray cluster answers there within {CONNECT_SECONDS:.0f} s", _HOW)
     for error in failed:
         raise _explained(address, error) from None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Ray's code in C++ has put handlers below Python's: three seconds after SIGTERM they abort the process.
+        signal.signal(number, signal.getsignal(number))
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
 
 from cse_cli import __version__
 from cse_cli.core.paths import home
@@ -157,17 +156,17 @@ def relay(channel: Any, attempt: int, job: bytes, setting: Setting) -> Any:
         end = _pass_on(child, tell)
         if setting.again and not isinstance(end, Lost):
             _spare.append(child)
-        return end
+            return end
     except KeyboardInterrupt:  # the driver has cancelled this task
         child.end(at_once=True)
-        return _pass_on(child, tell, time.monotonic() + LEAVE_SECONDS)
-    except RayError:  # the driver is gone, and its channel
+        end = _pass_on(child, tell, time.monotonic() + LEAVE_SECONDS)
+    except (
+        BaseException
+    ):  # the driver is gone, and Ray ends this process: the child records its end, and ends by itself
         child.end(at_once=True)
-        child.wait()
         raise
-    finally:
-        if child not in _spare:
-            child.kill()
+    child.kill()
+    return end
 
 
 def _start_child(setting: Setting) -> Child:
