@@ -123,6 +123,8 @@ def end_with_parent(parent: int | None = None) -> None:
         while os.getppid() == started_by:
             sleep(_LIFE_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
+        sleep(PATIENT_SECONDS)
+        os.kill(os.getpid(), signal.SIGKILL)  # it hangs, and nobody else would end it
 
     Thread(target=watch, daemon=True).start()
 

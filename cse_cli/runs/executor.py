@@ -9,10 +9,6 @@ same on many machines.
 from __future__ import annotations
 
 import gc
-import os
-import signal
-import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -22,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import connection
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -31,10 +26,10 @@ import torch
 
 from cse_cli.core.console import Observer
 from cse_cli.core.devices import worker_environment
-from cse_cli.core.paths import home
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import RunFolder, find, is_finished, log_of
 from cse_cli.runs.channel import Call, Failed, hear
+from cse_cli.runs.child import LEAVE_SECONDS, Child
 from cse_cli.tracking.reader import text_of
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
@@ -46,10 +41,7 @@ MOST_RETRIES = 3
 """How often a job is run again whose process died."""
 PATIENCE_SECONDS = 7200.0
 """A run that tells nothing for so long hangs: more than any evaluation between two reports takes."""
-LEAVE_SECONDS = 15.0
-"""How long runs may take to record their end when they are stopped."""
 _POLL_SECONDS = 0.5
-_LOG_LINES = 12
 
 
 class Executor(ABC):
@@ -58,7 +50,12 @@ class Executor(ABC):
     @property
     @abstractmethod
     def slots(self) -> int:
-        """How many jobs run at once."""
+        """How many jobs run at once; may change."""
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether one job follows the other, however long this executor lives."""
+        return self.slots == 1
 
     @abstractmethod
     def submit(self, job: Job, observer: Observer) -> Future[Result]:
@@ -66,7 +63,7 @@ class Executor(ABC):
 
     @abstractmethod
     def wait(self) -> None:
-        """Return when another future is done, or no job is left."""
+        """Return when another future is done, there is room for more jobs than before, or none is left."""
 
     @abstractmethod
     def close(self, *, cancel: bool) -> None:
@@ -254,8 +251,7 @@ def _unfinished(run_id: str | None) -> RunFolder | None:
 class LocalExecutor(PoolExecutor):
     """Runs jobs in child processes of this machine, one on each device, which take one job after the other.
 
-    Each child is a command and not a fork, so that it begins without the state of this process, and the leader of a
-    session, so that Ctrl-C at the terminal reaches this process alone, which ends each run once.
+    Ctrl-C at the terminal reaches this process alone, which ends each run once.
 
     Args:
         devices: As `cse_cli.core.devices.choose` takes them, one for each child.
@@ -350,28 +346,13 @@ class LocalExecutor(PoolExecutor):
             self.retry(submission, why or worker.how_it_ended(submission.log))
 
 
-class _Worker:
-    """One child process on one device; `cse_cli.runs.worker` is what it does."""
+class _Worker(Child):
+    """A child process on one device."""
 
     def __init__(self, device: str, count: int) -> None:
+        super().__init__(worker_environment(count, device))
         self.device = device
         self.submission: Submission | None = None
-        self.connection: Connection[Any, Any]
-        self.connection, theirs = connection.Pipe()
-        logs = home() / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
-        with theirs, (logs / f"worker-{os.getpid()}.log").open("ab") as log:
-            self._log = Path(log.name)
-            self._process = subprocess.Popen(
-                # -P: nothing is imported from the folder that the command was started in.
-                [sys.executable, "-P", "-m", "cse_cli.runs.worker", str(theirs.fileno()), str(os.getpid())],
-                env=worker_environment(count, device),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
 
     def begin(self, submission: Submission) -> bool:
         """Give it a job; return whether it could take it."""
@@ -383,39 +364,3 @@ class _Worker:
         submission.heard = time.monotonic()
         self.submission = submission
         return True
-
-    def is_alive(self) -> bool:
-        """Return whether the process is there."""
-        return self._process.poll() is None
-
-    def end(self, *, at_once: bool) -> None:
-        """Ask it to end: at once, its run recorded as stopped, or as it has no job."""
-        if at_once:
-            self._process.terminate()
-        with suppress(OSError):
-            self.connection.send(None)
-
-    def wait(self) -> None:
-        """Wait for its end, which has begun."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(LEAVE_SECONDS)
-        self.kill()
-
-    def kill(self) -> None:
-        """End it now, whatever it does, and leave no log of nothing."""
-        self._process.kill()
-        self._process.wait()
-        self.connection.close()
-        with suppress(OSError):
-            if self._log.stat().st_size == 0:
-                self._log.unlink()
-
-    def how_it_ended(self, log: Path | None) -> str:
-        """Return how the process ended, as a message goes on: by which signal, or with the last lines it wrote."""
-        code = self._process.returncode
-        if code < 0:
-            maybe = "; the kernel does so where memory runs out" if code == -signal.SIGKILL else ""
-            return f"was ended by {signal.Signals(-code).name}{maybe}"
-        written = next((path for path in (log, self._log) if path is not None and path.exists()), None)
-        lines = [] if written is None else written.read_text("utf-8", "replace").strip().split("\n")[-_LOG_LINES:]
-        return "\n  ".join([f"ended with code {code}", *lines])

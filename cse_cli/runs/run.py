@@ -47,7 +47,7 @@ def run_jobs(request: RunRequest) -> int:
         _download(jobs, screen)
     ends: dict[int, Result | CseError] = {}
     with Screen() as screen, placement.open() as executor:
-        alone = executor.slots == 1
+        alone = executor.one_by_one
         asked = ((n, job, screen if alone else RunLines(job.name, screen.console)) for n, job in enumerate(jobs))
         for number, end in as_ended(executor, asked):
             if isinstance(end, CseError):
@@ -184,7 +184,8 @@ def run_studies(request: RunRequest) -> int:
         places = [place_runs(len(plan.open), request).describe() for plan in plans]
         (write_study_plans if request.as_json else print_study_plans)(plans, places)
         return 0
-    choose(request.device)
+    if request.on is None:  # else the devices are on other machines
+        choose(request.device)
     outcomes = [_run_study(plan, request) for plan in plans]
     (write_outcomes if request.as_json else print_outcomes)(outcomes)
     return int(any(outcome.failures for outcome in outcomes))

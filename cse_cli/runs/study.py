@@ -170,10 +170,10 @@ def run_study(plan: StudyPlan, device: str, executor: Executor, observer: StudyO
     Raises:
         TrackingError: Nothing can be recorded any more.
     """
-    todo = plan.open if executor.slots == 1 else sorted(plan.open, key=_length, reverse=True)
+    todo = plan.open if executor.one_by_one else sorted(plan.open, key=_length, reverse=True)
     failures: list[StudyFailure] = []
     ran = 0
-    for run, end in as_ended(executor, _jobs(todo, device, observer, alone=executor.slots == 1)):
+    for run, end in as_ended(executor, _jobs(todo, device, observer, alone=executor.one_by_one)):
         if isinstance(end, TrackingError):
             raise end
         if isinstance(end, CseError):

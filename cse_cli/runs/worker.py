@@ -1,4 +1,4 @@
-"""A child process of an executor: `python -m cse_cli.runs.worker FD PARENT` runs the jobs that come through a pipe.
+"""A child process of an executor: `python -m cse_cli.runs.worker FD PARENT PROCESSES` does what comes in.
 
 What a library writes on stdout and stderr, and the last words of a crash, go to the log of the run at work.
 """
@@ -30,12 +30,13 @@ def main() -> None:
     channel: Connection[Any, Any] = Connection(int(sys.argv[1]))
     os.set_inheritable(channel.fileno(), False)
     end_with_parent(int(sys.argv[2]))
+    executor = SerialExecutor(int(sys.argv[3]))
     signal.signal(signal.SIGTERM, _leave)
     observer = RemoteObserver(tell_through(channel), _log_to)
     outside = os.dup(sys.stderr.fileno())
     with suppress(EOFError, ConnectionError):  # the driver is gone
         while (job := channel.recv()) is not None:
-            channel.send(_end_of(job, observer))
+            channel.send(_end_of(executor, job, observer))
             _write_to(outside)
 
 
@@ -43,10 +44,10 @@ def _leave(number: int, _frame: FrameType | None) -> None:
     raise Terminated(128 + number)
 
 
-def _end_of(job: Job, observer: Observer) -> Result | Failed:
+def _end_of(executor: SerialExecutor, job: Job, observer: Observer) -> Result | Failed:
     """Return what became of a job, in a form that can be sent."""
     try:
-        return SerialExecutor().submit(job, observer).result()
+        return executor.submit(job, observer).result()
     except (CseError, Pruned) as error:
         return Failed(error.with_traceback(None))
     except ConnectionError:
