@@ -77,7 +77,7 @@ def _results(jobs: Sequence[Job], request: RunRequest, screen: TuneScreen) -> li
     left = [(number, job) for number, job in enumerate(jobs) if _key(job) not in done]
     if left:
         with place_runs(len(left), request).open() as executor:
-            for key, end in as_ended(executor, _begun(left, len(jobs), screen, alone=executor.slots == 1)):
+            for key, end in as_ended(executor, _begun(left, len(jobs), screen, alone=executor.one_by_one)):
                 if isinstance(end, CseError):
                     raise end
                 done[key] = end

@@ -185,7 +185,7 @@ class Driver:
             runs.discard_checkpoints()
             self._settle(runs, TrialState.FAIL)
         else:
-            alone = self._executor.slots == 1
+            alone = self._executor.one_by_one
             inner = self._observer.observer_of(runs.trial.number, alone=alone)
             self._at_work[self._executor.submit(job, runs.observer(job.seed, inner))] = runs
 
