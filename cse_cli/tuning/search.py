@@ -165,7 +165,7 @@ def _drive(study: Study, config: SearchConfig, observer: SearchObserver) -> tupl
     placement = place_runs(max(0, budget(study) - done), request)
     with tracking.ending(tracker or tracking.NullTracker()):
         with placement.open() as executor:
-            alone = executor.one_by_one
+            alone = executor.one_by_one and config.on is None
             where = f"on {choose(config.device).describe()}" if alone else placement.describe()
             observer.opened(config, done, budget(study), where, executor.slots)
             driver = Driver(study, config, executor, run_of(study), observer)
