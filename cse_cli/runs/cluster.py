@@ -32,6 +32,7 @@ from cse_cli.runs.channel import Failed
 from cse_cli.runs.child import LEAVE_SECONDS
 from cse_cli.runs.executor import PoolExecutor, Submission
 from cse_cli.tracking import location
+from cse_cli.tracking.signals import defer_signals
 from cse_cli.training.build import Job
 from registry.errors import CseError, MissingError, RunFailedError
 
@@ -266,14 +267,16 @@ class RayExecutor(PoolExecutor):
 
     def _hear_all(self, *, leaving: bool = False) -> None:
         """Take what runs tell, for a short while; notice those that have ended."""
-        self._ray.wait([self._news, *self._tasks], timeout=_POLL_SECONDS)
-        ended, _ = (
-            self._ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=0) if self._tasks else ([], [])
-        )
-        for number, message in self._take():
+        with defer_signals():  # Ray makes exit code 1 of any that is raised within its calls
+            self._ray.wait([self._news, *self._tasks], timeout=_POLL_SECONDS)
+            tasks = list(self._tasks)
+            ended = self._ray.wait(tasks, num_returns=len(tasks), timeout=0)[0] if tasks else []
+            told = self._take()
+            ends = [(task, self._end_of(task)) for task in ended]
+        for number, message in told:
             self._hear(number, message)
-        for task in ended:  # after what they have told
-            self._end(self._tasks.pop(task), self._end_of(task), leaving=leaving)
+        for task, end in ends:  # after what they have told
+            self._end(self._tasks.pop(task), end, leaving=leaving)
 
     def _take(self) -> list[tuple[int, Any]]:
         try:
@@ -300,11 +303,15 @@ class RayExecutor(PoolExecutor):
             self._channel.answer.remote(number, answer)
 
     def _give_up_silent(self) -> None:
+        """End what has told nothing for too long; by force, where its Ray process hangs as well."""
         now = time.monotonic()
         for task, attempt in self._tasks.items():
-            if attempt.began and not attempt.given_up and now - attempt.submission.heard > self._patience:
+            silent = now - attempt.submission.heard if attempt.began else 0.0
+            if silent > self._patience and not attempt.given_up:
                 attempt.given_up = f"told nothing for {self._patience:,.0f} s and was killed"
                 self._ray.cancel(task)
+            elif silent > self._patience + 2 * LEAVE_SECONDS:
+                self._ray.cancel(task, force=True)
 
     def _end_of(self, task: Any) -> Any:
         """Return what a task gave back: a `Result`, `Failed` or `Lost`."""

@@ -21,9 +21,10 @@ LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED":
 _NODES = """
 import sys
 from ray.cluster_utils import Cluster
-nodes = [int(cpus) for cpus in sys.argv[1:]]
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": nodes[0], "include_dashboard": False})
-added = [cluster.add_node(num_cpus=cpus) for cpus in nodes[1:]]
+gpus = int(sys.argv[1])
+head, *others = [{"num_cpus": int(cpus), "num_gpus": gpus} for cpus in sys.argv[2:]]
+cluster = Cluster(initialize_head=True, head_node_args={**head, "include_dashboard": False})
+added = [cluster.add_node(**other) for other in others]
 print(cluster.address, *(node.all_processes["raylet"][0].process.pid for node in added), flush=True)
 for line in sys.stdin:
     cluster.add_node(num_cpus=int(line))
@@ -62,11 +63,11 @@ class Nodes:
 
 
 @contextmanager
-def nodes(*cpus: int, folder: Path) -> Iterator[Nodes]:
-    """Start a cluster: a head, and a node for each further number of CPUs."""
+def nodes(*cpus: int, folder: Path, gpus: int = 0) -> Iterator[Nodes]:
+    """Start a cluster: a head, and a node for each further number of CPUs; each with GPUs that Ray only counts."""
     ray = TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)  # a path short enough for its sockets
     process = subprocess.Popen(
-        [sys.executable, "-c", _NODES, *map(str, cpus)],
+        [sys.executable, "-c", _NODES, *map(str, (gpus, *cpus))],
         env={**os.environ, **LOOPBACK, "RAY_TMPDIR": ray.name},
         cwd=folder,
         stdin=subprocess.PIPE,

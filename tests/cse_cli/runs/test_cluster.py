@@ -244,6 +244,17 @@ class TestExecutor:
                 shared = ended(executor, executor.submit(job(file), Watch())).result()
         assert shared.steps == 40
 
+    def test_gpus_are_taken_where_there_are_any(self, file, tmp_path):
+        """Ray counts them, this machine has none: a run on one fails, and by that shows where it was to be done."""
+        with nodes(1, 1, folder=tmp_path, gpus=4) as started:
+            with Placement(processes=2, cluster=started.address).open() as executor:
+                assert executor.slots == 4
+            with Placement(cluster=started.address, workers=3).open() as executor:
+                assert executor.slots == 3
+                error = ended(executor, executor.submit(job(file), Watch())).exception()
+        assert isinstance(error, CseError)
+        assert "--device: 'cuda' is not on this machine (0 CUDA devices found)" in error.message
+
     def test_the_cluster_grows(self, file, tmp_path):
         with nodes(1, folder=tmp_path) as started, Placement(cluster=started.address, device="cpu").open() as executor:
             assert executor.slots == 1
