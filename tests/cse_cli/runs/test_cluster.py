@@ -227,14 +227,14 @@ class TestExecutor:
                 one.send_signal(numbers.pop())
 
         watch = Watch(stop)
-        with Placement(cluster=place.cluster, device="cpu", patience=20.0).open() as executor:
+        with Placement(cluster=place.cluster, device="cpu", patience=40.0).open() as executor:
             result = ended(executor, executor.submit(job(file), watch)).result()
         assert result.steps == 40
         assert watch.done == [0, 10, 10]
         assert len(set(watch.run_ids)) == 1
         told = [text for text in watch.warnings if "process" in text]
         assert "its process was ended by SIGKILL" in told[0]
-        assert "its process told nothing for 20 s and was killed; it goes on from the last checkpoint" in told[1]
+        assert "its process told nothing for 40 s and was killed; it goes on from the last checkpoint" in told[1]
 
     def test_two_processes_share_a_run_of_one_node(self, file, tmp_path):
         with nodes(1, 2, folder=tmp_path) as started:
