@@ -171,12 +171,12 @@ class TestLocalExecutor:
         assert find(watch.run_ids[0]).run_id == watch.run_ids[0]
 
     def test_a_process_that_hangs_is_killed(self, file):
-        with LocalExecutor(["cpu"], patience=15.0) as executor:
+        with LocalExecutor(["cpu"], patience=40.0) as executor:
             watch = Watch(kill_worker(1, number=signal.SIGSTOP))
             assert ended(executor, executor.submit(job(file), watch)).result().steps == 40
         assert watch.done == [0, 10]
         (told,) = (text for text in watch.warnings if "process" in text)
-        assert "its process told nothing for 15 s and was killed; it goes on from the last checkpoint" in told
+        assert "its process told nothing for 40 s and was killed; it goes on from the last checkpoint" in told
 
     def test_left_by_an_error_all_runs_are_stopped_and_can_go_on(self, file):
         workers: list[psutil.Process] = []
