@@ -53,9 +53,9 @@ class Child:
                 start_new_session=True,
             )
 
-    def is_alive(self) -> bool:
-        """Return whether the process is there."""
-        return self._process.poll() is None
+    def has_died(self) -> bool:
+        """Return whether the process is gone, and nothing is left to hear of it."""
+        return self._process.poll() is not None and not self.connection.poll()
 
     def end(self, *, at_once: bool) -> None:
         """Ask it to end: at once, its run recorded as stopped, or as it has no job."""

@@ -238,9 +238,7 @@ class RayExecutor(PoolExecutor):
 
     def close(self, *, cancel: bool) -> None:
         """End the runs and leave the cluster. A second Ctrl-C while they record their end leaves at once."""
-        for submission in self._queue:
-            submission.future.cancel()
-        self._queue.clear()
+        self.cancel_queued()
         try:
             if cancel:
                 for task in self._tasks:

@@ -30,7 +30,7 @@ from cse_cli.core.results import Result
 from cse_cli.core.run_folder import RunFolder, find, is_finished, log_of
 from cse_cli.runs.channel import Call, Failed, hear
 from cse_cli.runs.child import LEAVE_SECONDS, Child
-from cse_cli.tracking.reader import text_of
+from cse_cli.tracking.reader import result_of
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from registry.errors import CseError, RunFailedError
@@ -201,6 +201,12 @@ class PoolExecutor(Executor):
         self._queue.append(submission := Submission(job, observer))
         return submission.future
 
+    def cancel_queued(self) -> None:
+        """Begin no job more."""
+        for submission in self._queue:
+            submission.future.cancel()
+        self._queue.clear()
+
     def settle(self, submission: Submission, end: Result | Exception) -> None:
         """Give a future what became of its job."""
         self._ended = True
@@ -216,11 +222,12 @@ class PoolExecutor(Executor):
             submission: Whose process is gone.
             why: How it ended, as in "its process was ended by SIGKILL".
         """
-        if (result := _recorded_result(submission.run_id)) is not None:  # it died before it could send it
-            self.settle(submission, result)
+        run_id = submission.run_id
+        if run_id is not None and is_finished(run_id) and (result := result_of(run_id)) is not None:
+            self.settle(submission, result)  # it died before it could send it
             return
         submission.losses += 1
-        begun = _unfinished(submission.run_id)
+        begun = _unfinished(run_id)
         if submission.losses > MOST_RETRIES:
             action = "run it again" if begun is None else f"go on with: cse run --resume {begun.run_id[:8]}"
             where = "" if submission.log is None else f"; its log: {submission.log}"
@@ -232,12 +239,6 @@ class PoolExecutor(Executor):
         if begun is not None:
             submission.job = replace(submission.job, resume=begun, may_restart=True)
         self._queue.appendleft(submission)
-
-
-def _recorded_result(run_id: str | None) -> Result | None:
-    """Return the result of a run that has come to its end."""
-    text = text_of(run_id, "result.json") if run_id is not None and is_finished(run_id) else None
-    return None if text is None else Result.model_validate_json(text)
 
 
 def _unfinished(run_id: str | None) -> RunFolder | None:
@@ -278,16 +279,13 @@ class LocalExecutor(PoolExecutor):
 
     def close(self, *, cancel: bool) -> None:
         """End the children. A second Ctrl-C while they record the end of their runs kills them at once."""
-        for submission in self._queue:
-            submission.future.cancel()
-        self._queue.clear()
+        self.cancel_queued()
         try:
             for worker in self._workers:
                 worker.end(at_once=cancel)
             until = time.monotonic() + LEAVE_SECONDS
-            while any(worker.is_alive() for worker in self._workers) and time.monotonic() < until:
+            while self._workers and time.monotonic() < until:
                 self._hear_all(leaving=True)
-            self._hear_all(leaving=True)
         finally:
             for worker in self._workers:
                 worker.kill()
@@ -317,9 +315,13 @@ class LocalExecutor(PoolExecutor):
             except (EOFError, OSError):
                 worker.wait()
                 self._lose(worker, worker.submission, leaving=leaving)
-        for worker in list(busy.values()):
+        now = time.monotonic()
+        for worker in [worker for worker in busy.values() if worker in self._workers]:
             submission = worker.submission
-            if submission is not None and not leaving and time.monotonic() - submission.heard > self._patience:
+            if worker.has_died():  # and processes of its own keep the pipe open
+                worker.kill()
+                self._lose(worker, submission, leaving=leaving)
+            elif submission is not None and not leaving and now - submission.heard > self._patience:
                 worker.kill()
                 self._lose(worker, submission, f"told nothing for {self._patience:,.0f} s and was killed")
 

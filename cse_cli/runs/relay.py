@@ -143,7 +143,7 @@ def relay(channel: Any, attempt: int, job: bytes, setting: Setting) -> Any:
     if (error := _refusal(setting)) is not None:  # a node that joined later
         return Failed(error)
     spare = _spare.pop() if _spare else None
-    child = spare if spare is not None and spare.is_alive() else _start_child(setting)
+    child = spare if spare is not None and not spare.has_died() else _start_child(setting)
 
     def tell(message: Call | Began) -> Exception | None:
         answer: Exception | None = ray.get(channel.tell.remote(attempt, message))
@@ -160,9 +160,7 @@ def relay(channel: Any, attempt: int, job: bytes, setting: Setting) -> Any:
     except KeyboardInterrupt:  # the driver has cancelled this task
         child.end(at_once=True)
         end = _pass_on(child, tell, time.monotonic() + LEAVE_SECONDS)
-    except (
-        BaseException
-    ):  # the driver is gone, and Ray ends this process: the child records its end, and ends by itself
+    except BaseException:  # the driver is gone and Ray ends this process; the child records its end by itself
         child.end(at_once=True)
         raise
     child.kill()
@@ -179,6 +177,8 @@ def _pass_on(child: Child, tell: Callable[[Call], Exception | None], until: floa
     log = None
     while time.monotonic() < until:
         if not child.connection.poll(_POLL_SECONDS):
+            if child.has_died():  # and processes of its own keep the pipe open
+                return Lost(child.how_it_ended(log))
             continue
         try:
             message = child.connection.recv()

@@ -188,6 +188,12 @@ def text_of(run_id: str, name: str) -> str | None:
         return None
 
 
+def result_of(run_id: str) -> Result | None:
+    """Return the result that a run has recorded; None without one."""
+    text = text_of(run_id, "result.json")
+    return None if text is None else Result.model_validate_json(text)
+
+
 def close_run(run_id: str, force: bool = False) -> RecordedRun:
     """Mark a run whose process is gone as KILLED.
 

@@ -18,7 +18,7 @@ from cse_cli.evaluation.evaluate import score
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.runs.executor import discard_checkpoints
 from cse_cli.tracking import tags
-from cse_cli.tracking.reader import close_run, text_of
+from cse_cli.tracking.reader import close_run, result_of
 from cse_cli.tracking.signals import in_one_line
 from cse_cli.tracking.store import REFUSED
 from cse_cli.training import run as recording
@@ -126,8 +126,8 @@ def _left_of(run_id: str, loaded: LoadedRecipe) -> Result | RunFolder | None:
         folder = find(run_id)
     if folder is not None and not is_finished(run_id):
         return folder if folder.is_of(loaded.recipe.resolved()) else None
-    if (text := text_of(run_id, "result.json")) is not None:
-        return Result.model_validate_json(text)
+    if (result := result_of(run_id)) is not None:
+        return result
     if folder is not None:
         raise Pruned(f"run {run_id[:8]}")
     with suppress(CseError, *REFUSED):

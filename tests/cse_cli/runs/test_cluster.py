@@ -22,7 +22,8 @@ from cse_cli.runs.placement import Placement
 from cse_cli.tracking.reader import list_names
 from cse_cli.tracking.store import Store
 from registry.errors import CseError, MissingError
-from tests.cse_cli.recipe.tiny_study import grid, runs, times
+from tests.cse_cli.recipe.tiny_study import grid, times
+from tests.cse_cli.runs.commands import running_steps, statuses
 from tests.cse_cli.runs.ray_nodes import LOOPBACK, Nodes, nodes, none_left, runs_at_work
 from tests.cse_cli.runs.test_executor import Watch, ended, job
 from tests.cse_cli.runs.test_study_processes import until
@@ -118,15 +119,9 @@ def cse(study: str, address: str, *more: str, folder: Path) -> Forked:
     return Forked(["cse_cli", "run", study, "--device", "cpu", "--json", "--on", address, *more], folder, **LOOPBACK)
 
 
-def statuses(store: Store) -> list[str]:
-    return [status for _, _, status, _ in runs(store)]
-
-
 def far(store: Store, count: int, step: int) -> bool:
     """Tell whether so many runs at work have done so many steps."""
-    found = store.client.search_runs([store.experiment], "attributes.status = 'RUNNING'")
-    recorded = [points(store.client, run.info.run_id, "train/loss") for run in found]
-    return len([one for one in recorded if one and one[-1][0] >= step]) >= count
+    return sum(done >= step for done in running_steps(store)) >= count
 
 
 class TestStudy:
@@ -201,8 +196,8 @@ class TestExecutor:
         return Placement(cluster=cluster.address, device="cpu", patience=PATIENCE_SECONDS)
 
     def test_an_observer_ends_a_run_while_another_goes_on(self, file, place):
-        def prune(watch: Watch, method: str, args: tuple[object, ...]) -> None:
-            if len(watch.steps) == 2:
+        def prune(step: int) -> None:
+            if step == 10:
                 raise Pruned("enough")
 
         pruned, whole = Watch(prune), Watch()
@@ -221,8 +216,8 @@ class TestExecutor:
     def test_a_run_that_hangs_or_dies_goes_on_in_another_process(self, file, place):
         numbers = [signal.SIGSTOP, signal.SIGKILL]
 
-        def stop(watch: Watch, method: str, args: tuple[object, ...]) -> None:
-            if args[0] == 20 and numbers:
+        def stop(step: int) -> None:
+            if step == 20 and numbers:
                 (one,) = runs_at_work()
                 one.send_signal(numbers.pop())
 

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 
 import psutil
@@ -22,7 +23,8 @@ from registry.errors import CseError, MissingError, RunFailedError
 from tests.cse_cli.runs.commands import gone
 from tests.shrunken import recipe, small
 
-Act = Callable[["Watch", str, tuple[object, ...]], None]
+Act = Callable[[int], None]
+"""Is given the step whose scores are told."""
 
 
 class Watch(SilentObserver):
@@ -42,7 +44,7 @@ class Watch(SilentObserver):
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         self.steps.append(step)
         if self._act is not None:
-            self._act(self, "evaluated", (step, scores, best))
+            self._act(step)
 
     def warned(self, text: str) -> None:
         self.warnings.append(text)
@@ -72,8 +74,8 @@ def kill_worker(times: int, at: int = 20, number: int = signal.SIGKILL) -> Act:
     """Kill the only worker so many times, each when step `at` is scored."""
     left = [times]
 
-    def act(watch: Watch, method: str, args: tuple[object, ...]) -> None:
-        if args[0] == at and left[0]:
+    def act(step: int) -> None:
+        if step == at and left[0]:
             left[0] -= 1
             (worker,) = processes()
             os.kill(worker.pid, number)
@@ -82,8 +84,8 @@ def kill_worker(times: int, at: int = 20, number: int = signal.SIGKILL) -> Act:
 
 
 def test_in_this_process_results_errors_and_pruned_runs_are_in_futures(file, few_pairs):
-    def prune(watch: Watch, method: str, args: tuple[object, ...]) -> None:
-        if args[0] == 20:
+    def prune(step: int) -> None:
+        if step == 20:
             raise Pruned("enough")
 
     with SerialExecutor() as executor:
@@ -101,7 +103,7 @@ def test_jobs_are_taken_when_there_is_room(file, few_pairs):
     def jobs():
         for seed in range(3):
             taken.append(seed)
-            yield seed, job(file, *(["train.clip_norm=-1"] if seed == 9 else []), seed=seed), SilentObserver()
+            yield seed, job(file, seed=seed), SilentObserver()
 
     seen = []
     for seed, end in as_ended(SerialExecutor(), jobs()):
@@ -124,8 +126,8 @@ def test_a_result_that_was_recorded_and_not_sent_counts(file, few_pairs):
 @pytest.mark.process
 class TestLocalExecutor:
     def test_the_observer_ends_a_run_and_the_process_takes_the_next(self, file):
-        def prune(watch: Watch, method: str, args: tuple[object, ...]) -> None:
-            if args[0] == 20:
+        def prune(step: int) -> None:
+            if step == 20:
                 raise Pruned("enough")
 
         with LocalExecutor(["cpu"]) as executor:
@@ -158,6 +160,23 @@ class TestLocalExecutor:
             alone = executor.submit(job(file), Watch()).result()
         assert (result.last_state, result.scores, result.curve) == (alone.last_state, alone.scores, alone.curve)
 
+    def test_a_killed_process_whose_own_children_live_is_noticed(self, file, monkeypatch):
+        """As where it was tokenising in several processes: they inherit its end of the pipe."""
+        held: list[int] = []
+
+        def pipe() -> tuple[Connection, Connection]:
+            ours, theirs = Pipe()
+            held.append(os.dup(theirs.fileno()))
+            return ours, theirs
+
+        monkeypatch.setattr("cse_cli.runs.child.connection.Pipe", pipe)
+        watch = Watch(kill_worker(1))
+        with LocalExecutor(["cpu"]) as executor:
+            assert ended(executor, executor.submit(job(file), watch)).result().steps == 40
+        assert watch.done == [0, 10]
+        for descriptor in held:
+            os.close(descriptor)
+
     def test_a_process_that_dies_each_time_fails_its_job_alone(self, file):
         watch = Watch(kill_worker(9))
         with LocalExecutor(["cpu"]) as executor:
@@ -181,7 +200,7 @@ class TestLocalExecutor:
     def test_left_by_an_error_all_runs_are_stopped_and_can_go_on(self, file):
         workers: list[psutil.Process] = []
 
-        def interrupt(watch: Watch, method: str, args: tuple[object, ...]) -> None:
+        def interrupt(_step: int) -> None:
             if all(10 in one.steps for one in watches):
                 workers.extend(processes())
                 raise KeyboardInterrupt  # as Ctrl-C does, here
@@ -202,7 +221,6 @@ class TestLocalExecutor:
             find(watch.run_ids[0]).demand_unfinished()
 
     def test_an_error_of_ours_is_told_with_its_log(self, file):
-        (file.parent / "broken.toml").write_text(file.read_text())
         broken = job(file)
         object.__setattr__(broken, "seed", "no number")
         with LocalExecutor(["cpu"]) as executor:
