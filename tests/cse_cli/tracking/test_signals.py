@@ -33,6 +33,17 @@ class Recorded(NullTracker):
         self.ends.append(status)
 
 
+@pytest.fixture(autouse=True)
+def nothing_ignored() -> Iterator[None]:
+    """Let signals take effect also where pytest was started with nohup, or in the background of a script."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def test_the_end_of_the_block_is_finished() -> None:
     tracker = Recorded()
     with ending(tracker):
