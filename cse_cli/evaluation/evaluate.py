@@ -74,6 +74,7 @@ def _scores(encode: SentenceEncoder, wanted: Mapping[str, Evaluator], show: Show
             encoder.fit(encode, texts)
             encode.forget()
         scores[name] = evaluator(encode)
+        encode.watch(1.0)
     return scores
 
 

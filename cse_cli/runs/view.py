@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from cse_cli.analysis.reproductions import compare_with_reproductions
 from cse_cli.core.console import stdout_console, write_json
-from cse_cli.core.formatting import counted, duration, signed
+from cse_cli.core.formatting import counted, duration
 from cse_cli.core.paths import runs as run_folders
 from cse_cli.core.results import Result, Scores, headlines, metric_value
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
@@ -135,10 +136,13 @@ def summary_line(result: Result, number: int, total: int, seconds_left: float = 
 
 def scores_in_words(result: Result) -> list[str]:
     """Return "avg 61.20 (+3.10 over untrained)" of a run, or a text for each of two scores."""
-    return [
-        f"{one.name} {one.score:.2f}" + ("" if one.gain is None else f" ({signed(one.gain)} over untrained)")
-        for one in headlines(result)
-    ]
+    return [f"{one.name} {one.score:.2f}{_gain_in_words(one.gain)}" for one in headlines(result)]
+
+
+def _gain_in_words(gain: float | None) -> str:
+    if gain is None:
+        return ""
+    return f" ({abs(gain):.2f} below untrained)" if gain < 0 else f" (+{gain:.2f} over untrained)"
 
 
 def below_untrained(runs: Sequence[Result]) -> list[str]:
@@ -165,12 +169,12 @@ def next_steps(results: Sequence[Result]) -> list[str]:
     which = "" if len(results) == 1 else f" of the best on dev, {best.recipe} seed {best.seed}"
     lines = [f"model{which}: {folder}", *(f"  {line}" for line in _loading(folder))] if folder.is_dir() else []
     recipes = list(dict.fromkeys(result.recipe for result in results))
-    commands = {f"cse evaluate {run_id[:8]} --tasks all": "score it on other tasks"} if folder.is_dir() else {}
+    commands = {f"cse evaluate {run_id[:8]}": "score it on the papers' test sets"} if folder.is_dir() else {}
     commands["cse leaderboard"] = "every run beside what the papers print"
     if len(recipes) > 1:
-        commands[f"cse compare {' '.join(recipes)}"] = "is the difference more than chance?"
+        commands[shlex.join(["cse", "compare", *recipes])] = "is the difference more than chance?"
     elif len(results) == 1:
-        commands[f"cse run {recipes[0]} --seeds 3"] = "how far do other seeds differ?"
+        commands[shlex.join(["cse", "run", *recipes, "--seeds", "3"])] = "how far do other seeds differ?"
     width = max(map(len, commands))
     return [*lines, "next:", *(f"  {command:<{width}}  {why}" for command, why in commands.items())]
 

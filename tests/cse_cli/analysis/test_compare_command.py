@@ -63,6 +63,40 @@ def test_one_versioned_document_with_everything(capsys):
     assert comparison["metrics"][0]["on_pairs"]["of_seeds"][0]["williams_t"] > 0
 
 
+def test_the_verdict_on_the_average_comes_first(capsys):
+    two()
+    found = document(capsys, A, B)["comparisons"][0]
+    assert found["primary"] == "avg"
+    average = found["metrics"][-1]
+    assert found["headline"] == f"avg, against {A}: " + average["verdict"].replace("B is", f"{B} is")
+    _, out, _ = cse("compare", A, B, "--bootstrap", "200", capsys=capsys)
+    assert out.split("\n")[0] == found["headline"]
+
+
+def test_without_the_seven_sets_the_verdict_is_on_the_test_score(capsys):
+    for recipe in (A, B):
+        record(recipe, 0, evaluators=["stsb_dev", "stsb"])
+    assert document(capsys, A, B)["comparisons"][0]["primary"] == "stsb.spearman"
+    assert document(capsys, A, B, "--metric", "stsb_dev")["comparisons"][0]["primary"] == "stsb_dev.spearman"
+
+
+@pytest.mark.parametrize(("better", "colour"), [(B, "32"), (A, "31")])
+def test_green_is_better_and_red_is_worse(capsys, monkeypatch, better, colour):
+    for seed in range(4):
+        for recipe in (A, B):
+            scores = {"stsb": {"spearman": 60.0 + seed + (5.0 + seed / 10) * (recipe == better)}}
+            record(recipe, seed, evaluators=(), scores=scores, select="stsb.spearman")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    _, out, _ = cse("compare", A, B, capsys=capsys)
+    assert out.startswith(f"\x1b[1;{colour}mstsb.spearman, against {A}: {B} is ")
+    other = {"32": "31", "31": "32"}[colour]
+    assert f"\x1b[{other}m" not in out
+    assert "green: the second is better" in out
+
+
 def test_only_what_differs_in_the_recipes(capsys):
     first = record(A, 0)
     second = record(A, 0, overrides=["train.learning_rate=1e-4", 'title="Other"'])
