@@ -81,7 +81,14 @@ def _exit(text: str, code: int) -> None:
 
 def _usage(error: Exception) -> str:
     """Return what is wrong with the options, in the form of all errors; empty where help was printed instead."""
+    from pydantic import ValidationError
+
+    from registry.validation import describe
+
     said: str = error.format_message()  # type: ignore[attr-defined]
+    if isinstance(error.__cause__, ValidationError):
+        wrong = describe(error.__cause__).replace("not the text ", "not ")  # on a command line everything is text
+        said = said.replace(str(error.message), wrong)  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
-    help_of = "cse" if context is None else context.command_path
-    return f"{said[:1].lower()}{said[1:].rstrip('.')}\n  → `{help_of} --help` shows what it takes" if said else ""
+    command = " ".join(["cse", *sys.argv[1:2]]) if context is None else context.command_path
+    return f"{said[:1].lower()}{said[1:].rstrip('.')}\n  → `{command} --help` shows what it takes" if said else ""

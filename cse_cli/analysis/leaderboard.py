@@ -104,7 +104,8 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
         ran = [one for one in ran if encoder_of(one) == model_name(query.encoder)]
     if addresses is None:
         tables = encoder_tables(ran, every=query.recipe is not None, field=query.field)
-        if query.recipe is None and (query.field or not tables):
+        listed = any(row.source == "field" for table in tables for row in table.rows)
+        if query.recipe is None and (not tables or (query.field and not listed)):
             tables += printed_tables(query, {(table.encoder or "", table.language or "") for table in tables})
         return tables
     found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
@@ -184,11 +185,12 @@ def printed_tables(query: LeaderboardQuery, ran: Collection[tuple[str, str]] = (
         ran: Encoder and language of what has a table already.
     """
     asked = None if query.encoder is None else model_name(query.encoder)
-    printed = {(row.encoder, row.language or ""): None for row in printed_rows() if row.encoder and row.language}
-    listed = {(row.encoder.lower(), FIELD_LANGUAGE): None for row in papers.field_rows()} if query.field else {}
+    rows = Counter((row.encoder, row.language or "") for row in printed_rows() if row.encoder and row.language)
+    if query.field:
+        rows.update((row.encoder.lower(), FIELD_LANGUAGE) for row in papers.field_rows())
     return [
         table
-        for encoder, language in {**printed, **listed}
+        for (encoder, language), _ in rows.most_common()
         if (encoder, language) not in ran and asked in (None, encoder) and query.language in (None, language)
         for layout in layouts(language)
         if (table := _EncoderTable(encoder, language, layout, ()).table(every=False, field=query.field)).rows

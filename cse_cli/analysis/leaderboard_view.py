@@ -115,7 +115,7 @@ def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
     settings = f" {', '.join(row.settings)}" if row.settings else ""
     best = f" (best of {row.configurations})" if row.configurations > 1 else ""
     if table.kind == "encoder":
-        return f"{row.recipe}{settings}{best}" if row.scores else f"{row.recipe}: no runs yet"
+        return f"{row.recipe}{settings}{best}" if row.scores else f"cse run {row.recipe}"
     return f"ours: {row.recipe}{settings}, {row.model}"
 
 

@@ -247,7 +247,7 @@ class Screen(SilentObserver):
                 TextColumn("  step"), MofNCompleteColumn(), BarColumn(bar_width=None),
                 TextColumn(shown, table_column=Column(no_wrap=True)), console=self.console, transient=True, expand=True,
             )  # fmt: skip
-            fields = {"loss": "–", "dev": "", "rate": "", "left": ""}
+            fields: dict[str, Any] = {"loss": "–", "dev": "", "rate": "", "left": ""}
             self._task = self._bar.add_task("train", total=run.steps, completed=run.done, **fields)
             self._bar.start()
         self._last_line = time.monotonic()
@@ -257,7 +257,12 @@ class Screen(SilentObserver):
         """Move the bar, or print a plain line now and then."""
         left = f"{duration(self.seconds_left(step))} left"
         if self._bar is not None:
-            fields = {"loss": f"{loss:.4f}", "dev": self._dev, "rate": f"{rate:,.0f} sent/s", "left": left}
+            fields: dict[str, Any] = {
+                "loss": f"{loss:.4f}",
+                "dev": self._dev,
+                "rate": f"{rate:,.0f} sent/s",
+                "left": left,
+            }
             self._bar.update(self._task, completed=step, **fields)
             return
         now = time.monotonic()

@@ -68,7 +68,7 @@ def _results_table(runs: Sequence[Result], shown: Mapping[str, str], *, stacked:
     Args:
         runs: Of one recipe.
         shown: Evaluator → metric.
-        stacked: Whether spreads have lines of their own, which keeps the table narrow.
+        stacked: Whether it is kept narrow for a terminal: spreads on lines of their own, times with their units.
     """
     columns = {name: f"{name}.{metric}" for name, metric in shown.items()}
     if all(metric_value(run.scores, AVERAGE) is not None for run in runs):
@@ -78,14 +78,17 @@ def _results_table(runs: Sequence[Result], shown: Mapping[str, str], *, stacked:
     for run in runs:
         label = f"seed {run.seed}" + (" (test-selected)" if run.test_selected else "")
         kept = "" if run.selected_step is None else str(run.selected_step)
-        rows.append(_row(label, _texts(run.scores, columns), kept, f"{run.seconds:.0f}"))
+        took = duration(run.seconds) if stacked else f"{run.seconds:.0f}"
+        rows.append(_row(label, _texts(run.scores, columns), kept, took))
     if len(runs) > 1:
         scores = [[metric_value(run.scores, metric) for run in runs] for metric in columns.values()]
         known = [[value for value in values if value is not None] for values in scores]
         rows += _mean_rows("mean", known, stacked=stacked)
     if before:
         rows += _mean_rows("gain", [_gains(runs, metric) for metric in columns.values()], "+", stacked=stacked)
-    return Table("", (*columns, "step", "seconds"), tuple(rows), align="p" + "r" * (len(columns) + 2))
+    return Table(
+        "", (*columns, "step", "time" if stacked else "seconds"), tuple(rows), align="p" + "r" * (len(columns) + 2)
+    )
 
 
 def _row(label: str, texts: Sequence[str], kept: str = "", took: str = "", emphasis: str = "") -> Row:

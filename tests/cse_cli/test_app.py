@@ -17,8 +17,11 @@ def test_version(capsys):
     [
         (("rnu",), "no such command 'rnu'. Did you mean 'run'?\n  → `cse --help` shows what it takes"),
         (("run", "--sed", "1"), "no such option: --sed"),
-        (("run", "--seed", "x"), "invalid value for '--seed': 'x' is not a valid int"),
-        (("compare",), "missing argument 'RUNS...'\n  → `cse compare --help` shows what it takes"),
+        (("run", "--seed", "x"), "invalid value for '--seed': should be a whole number, not \"x\"\n"),
+        (("run", "--seed", "-1"), "invalid value for '--seed': should be at least 0, not \"-1\"\n"),
+        (("run", "--seeds"), "option '--seeds' requires an argument\n  → `cse run --help` shows what it takes"),
+        (("leaderboard", "--format", "xml"), "invalid value for '--format': 'xml' is not one of 'table', 'md'"),
+        (("compare",), "missing argument 'runs'\n  → `cse compare --help` shows what it takes"),
         (("data", "nothing"), "no such command 'nothing'\n  → `cse data --help` shows what it takes"),
     ],
 )

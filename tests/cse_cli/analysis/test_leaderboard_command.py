@@ -44,7 +44,7 @@ def test_without_runs_the_papers_rows_are_shown_with_the_command_that_fills_ours
     assert done.stdout.startswith("bert-base (en) [Spearman × 100]")
     lines = [line.split() for line in done.stdout.split("\n")]
     place = next(n for n, line in enumerate(lines) if line[:2] == ["IFCL-BERT", "base"])
-    assert lines[place + 1] == ["ifcl_en:", "no", "runs", "yet"]
+    assert lines[place + 1] == ["cse", "run", "ifcl_en"]
     assert "no runs yet: cse run " in done.stdout
     assert " ifcl_en " in done.stdout
     assert done.stderr.split("\n") == [

@@ -128,6 +128,6 @@ def test_what_to_do_next(home):
     assert "  cse compare mini/simcse_en mini/ifcl_en  is the difference more than chance?" in next_steps([bad, other])
     assert next_steps([bad]) == [
         "next:",
-        "  cse leaderboard                      every run beside what the papers print",
-        "  cse run mini/simcse_en --seeds 3     how far do other seeds differ?",
+        "  cse leaderboard                   every run beside what the papers print",
+        "  cse run mini/simcse_en --seeds 3  how far do other seeds differ?",
     ]
