@@ -60,7 +60,7 @@ def _expected(detail: ErrorDetails) -> str:
         return f"{bound} {context[name]:.12g}"
     if kind in _LENGTHS:
         bound, name = _LENGTHS[kind]
-        return f"=should have {bound} {context[name]} {'item' if context[name] == 1 else 'items'}"
+        return f"an array of {bound} {context[name]} {'item' if context[name] == 1 else 'items'}"
     if kind == "extra_forbidden":
         return "=there is no such key"
     if kind == "string_pattern_mismatch":

@@ -13,8 +13,9 @@ from cse_cli.analysis.compare import Comparison, ComparisonDocument, MethodSumma
 from cse_cli.analysis.pages import Part, Remarks, Section, Words
 from cse_cli.analysis.reproduce import changes_table
 from cse_cli.analysis.runs import Change
+from cse_cli.analysis.settings import short_setting
 from cse_cli.core.console import stdout_console
-from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, setting_text, signed
+from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.stats import LEVEL, MOST_SEEDS
 from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich, as_rich_parts, plain_table
 
@@ -162,7 +163,7 @@ def _print_values(console: Console, letters: Sequence[str], changes: Sequence[Ch
     for change in changes:
         same: dict[str, list[str]] = {}
         for letter, value in zip(letters, change.values, strict=True):
-            same.setdefault(setting_text(value), []).append(letter)
+            same.setdefault(short_setting(change.key, value), []).append(letter)
         parts = [f"[bold]{' '.join(known)}[/bold] {escape(value)}" for value, known in same.items()]
         long = len(change.key) + sum(map(len, same)) > _SHORT
         console.print(f"{escape(change.key)}:" + "".join(f"\n    {part}" if long else f"  {part}" for part in parts))

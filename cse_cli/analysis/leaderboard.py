@@ -321,12 +321,13 @@ class _EncoderTable:
 
 
 def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[ScoreRow]:
-    """Yield rows, and below the first that a recipe answers the row that its runs would fill."""
-    waiting = set(recipes)
+    """Yield rows, and below the fullest that a recipe answers the row that its runs would fill."""
+    answered = [
+        max((row for row in rows if row.recipe == recipe), key=lambda row: len(row.scores)) for recipe in recipes
+    ]
     for row in rows:
         yield row
-        if row.recipe in waiting:
-            waiting.remove(row.recipe)
+        if any(row is one for one in answered):
             yield row.model_copy(
                 update={"source": "ours", "answers": row.name, "printed": (), "scores": {}, "notes": ()}
             )

@@ -358,6 +358,8 @@ def report(error: ValidationError, checking: Checking, problems: Problems) -> li
     """Add every error of a validated table to `problems`, and return the paths within the table that are wrong."""
     grouped: dict[Keys, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
+        if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
+            continue  # an item of it is wrong, which is told by itself
         grouped.setdefault(_within(checking.table, detail), []).append(detail)
     for path, details in grouped.items():
         _add(path, details, checking, problems)

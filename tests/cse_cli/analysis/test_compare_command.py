@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
@@ -180,16 +179,6 @@ def test_a_comparison_without_a_p_is_none_to_correct_for(capsys):
     first, second = document(capsys, A, B, C, "--metric", "stsb")["comparisons"]
     assert first["metrics"][0]["over_seeds"]["p_adjusted"] == first["metrics"][0]["over_seeds"]["p"]
     assert second["metrics"][0]["over_seeds"]["p_adjusted"] is None
-
-
-def test_every_line_fits_a_narrow_terminal(capsys, monkeypatch):
-    two()
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
-    _, out, _ = cse("compare", A, B, capsys=capsys)
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", out)
-    assert max(map(len, plain.split("\n"))) <= 80
-    assert plain.count("\nstsb_dev.spearman ") == 3  # both tables and the words, not folded
 
 
 def test_metrics_by_name(capsys):
