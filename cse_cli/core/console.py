@@ -292,7 +292,8 @@ class Screen(SilentObserver):
         shown = "  ".join(f"{escape(name)} {value:.2f}" for name, value in scores.items())
         self._dev = f"dev {next(iter(scores.values())):.2f}  "
         if self._bar is not None:
-            self._bar.update(self._task, left="")
+            left = f"{duration(self.seconds_left(step))} left" if step else ""
+            self._bar.update(self._task, dev=self._dev, left=left)
         label = "untrained" if step == 0 else f"step {step}"
         self.write(f"  {label:>12}  {shown}{'  [green]best[/green]' if best else ''}")
 
@@ -309,7 +310,13 @@ class Screen(SilentObserver):
     def ran(self, text: str) -> None:
         """Print what came of one of several runs."""
         self._close()
-        self.write(escape(text))
+        self.write(escape(wrap_words(text, self.console.width) if self.live else text))
+
+    def advise(self, lines: Sequence[str]) -> None:
+        """Print what to do next: lines to copy, so they are not broken."""
+        self._close()
+        for line in lines:
+            self.write(escape(line))
 
     def failed(self, what: str, error: Exception) -> None:
         """Print why one of several runs stopped, also where all else is kept quiet."""
