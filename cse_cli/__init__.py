@@ -1,3 +1,19 @@
-"""The command line of cse: doing what recipes describe."""
+"""Unsupervised contrastive sentence embeddings from recipes: the command line `cse`, and its commands as functions."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cse_cli.api import Model, evaluate, leaderboard, load_model, load_recipe, push, run, to_frame
 
 __version__ = "0.1.0"
+__all__ = ["Model", "evaluate", "leaderboard", "load_model", "load_recipe", "push", "run", "to_frame"]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a function of `cse_cli.api`, which is imported first: it needs torch, and `cse --help` does not."""
+    if name in __all__:
+        return getattr(import_module("cse_cli.api"), name)
+    raise AttributeError(f"module 'cse_cli' has no attribute {name!r}")

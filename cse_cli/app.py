@@ -11,6 +11,7 @@ from cse_cli import __version__, doctor
 from cse_cli.analysis import command as analysis
 from cse_cli.data import command as data
 from cse_cli.evaluation import command as evaluation
+from cse_cli.publishing import command as publishing
 from cse_cli.recipe import command as recipe
 from cse_cli.runs import command as runs
 from cse_cli.tracking import command as tracking
@@ -30,6 +31,7 @@ app.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
 app.command("evaluate", epilog=evaluation.EPILOG)(evaluation.evaluate)
 app.command("leaderboard", epilog=analysis.LEADERBOARD_EPILOG)(analysis.leaderboard)
 app.command("list", epilog=recipe.LIST_EPILOG)(recipe.list_)
+app.command("push", epilog=publishing.EPILOG)(publishing.push)
 app.command("report", epilog=analysis.REPORT_EPILOG)(analysis.report)
 app.command("run", epilog=runs.EPILOG)(runs.run)
 app.command("schema", epilog=recipe.SCHEMA_EPILOG)(recipe.schema)

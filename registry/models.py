@@ -379,7 +379,7 @@ def _load(model: str, settings: Any, random_weights: bool) -> Any:
 
     quiet_transformers()
     path = locate(model)
-    options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "sdpa", **_without_pooler(settings)}
+    options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "sdpa", **without_pooler(settings)}
     try:
         if random_weights:
             return AutoModel.from_config(settings, trust_remote_code=False, **options).eval()
@@ -438,8 +438,11 @@ def _refuse_missing(model: str, missing: Sequence[str], alternative: str = "") -
         )
 
 
-def _without_pooler(settings: Any) -> dict[str, bool]:
-    """The pooler is never used here, and parameters without gradient break distributed training."""
+def without_pooler(settings: Any) -> dict[str, bool]:
+    """Return what keeps transformers from making a pooler: none is used here, and one would be random weights.
+
+    Its parameters have no gradient, which breaks distributed training, and loading an export would warn of them.
+    """
     from transformers import MODEL_MAPPING
 
     cls = MODEL_MAPPING.get(type(settings), None)

@@ -51,23 +51,22 @@ def run_jobs(request: RunRequest) -> int:
     placement = choose_placement(jobs, request)
     if request.dry_run:
         return _plan_jobs(jobs, placement, as_json=request.as_json)
-    with Screen(quiet=request.quiet) as screen:
-        _download(jobs, screen)
-        ends = _run_all(jobs, placement, screen)
+    ends = run_all(jobs, placement, quiet=request.quiet)
     _show(jobs, [end for end in ends if isinstance(end, Result)], request)
     return next((end.exit_code for end in ends if isinstance(end, CseError)), 0)
 
 
-def _run_all(jobs: Sequence[Job], placement: Placement, screen: Screen) -> list[Result | CseError]:
-    """Run jobs and say of each what came of it as it ends; return what did, in the order of the jobs.
+def run_all(jobs: Sequence[Job], placement: Placement, *, quiet: bool = False) -> list[Result | CseError]:
+    """Download what jobs need, run them, say of each what came of it as it ends; return that in the order of the jobs.
 
     Raises:
         CseError: The only job failed.
     """
     ends: dict[int, Result | CseError] = {}
-    began = monotonic()
-    with placement.open() as executor:
-        alone = executor.one_by_one
+    with Screen(quiet=quiet) as screen:
+        _download(jobs, screen)
+    with Screen(quiet=quiet) as screen, placement.open() as executor:
+        began, alone = monotonic(), executor.one_by_one
         asked = ((n, job, screen if alone else RunLines(job.name, screen.console)) for n, job in enumerate(jobs))
         for number, end in as_ended(executor, asked):
             ends[number] = end

@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor, tensor
 
 from registry.encoders.pooling import Pooling, averaged
-from registry.models import quiet_transformers
+from registry.models import quiet_transformers, without_pooler
 
 MODULES = "modules.json"
 """File of an export by which sentence-transformers knows it."""
@@ -105,7 +105,10 @@ def _write_transformer(model: Any, tokenizer: Any, layout: Layout, folder: Path)
         tokenizer.save_pretrained(folder)
     finally:
         model.config.output_hidden_states, tokenizer.model_max_length = before
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": layout.max_length, "do_lower_case": False})
+    write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": layout.max_length, "do_lower_case": False, "model_args": without_pooler(model.config)},
+    )
     write_json(folder / "config_sentence_transformers.json", {"prompts": {}, "similarity_fn_name": "cosine"})
 
 
@@ -211,5 +214,6 @@ from sentence_transformers import SentenceTransformer
 vectors = SentenceTransformer("this/directory").encode(["A sentence."])
 ```
 
-`transformers.AutoModel.from_pretrained` loads the same weights without the pooling; `cse evaluate DIRECTORY` scores it.
+`transformers.AutoModel.from_pretrained(DIRECTORY, add_pooling_layer=False)` loads the same weights without the pooling;
+`cse evaluate DIRECTORY` scores it.
 """

@@ -7,7 +7,8 @@
 CONTENT holds models/OWNER/NAME/…, datasets/OWNER/NAME/…, raw/… (files of other addresses, served below /raw/) and
 aliases.json ("legacy" -> "owner/name"). Answered as the hub does: / · /api/{models,datasets}/ID, .../revision/REV and
 .../tree/REV (pages of `PAGE` rows) · [/datasets]/ID/resolve/REV/FILE (files above 1 MB or of an LFS suffix are
-redirected to /cdn/SHA256 on another host name); legacy names are redirected with 307. Every repository exists at
+redirected to /cdn/SHA256 on another host name) · /api/repos/create, /api/models/ID/preupload/main and .../commit/main,
+which write below CONTENT; legacy names are redirected with 307. Every repository exists at
 "main", at a commit made from its content, and at any other 40 hex digits that are asked for, so that pinned commits
 exist.
 
@@ -26,6 +27,7 @@ Faults are rules, the first match wins; POST them as a JSON list to /_faults, GE
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
 import json
 import re
@@ -204,6 +206,34 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/_reload":
             self.hub.load()
             return self.answer(200, b"{}")
+        return self.write(urlsplit(self.path).path, body)
+
+    def write(self, path: str, body: bytes) -> None:
+        """Make a repository, or take a commit whose files are all in its body; as the hub does for small files."""
+        rule = self.hub.fault("POST", path)
+        self.hub.log.append(f"{time.strftime('%H:%M:%S')} POST {path} {rule or ''}")
+        if self.refuse(rule):
+            return None
+        kind = {"Content-Type": "application/json"}
+        if path == "/api/repos/create":
+            asked = json.loads(body)
+            id = f"{asked.get('organization') or 'me'}/{asked['name']}"
+            (self.hub.content / "models" / id).mkdir(parents=True)
+            self.hub.load()
+            return self.answer(200, json.dumps({"url": f"{self.hub.endpoint}/{id}"}).encode(), kind)
+        if found := re.fullmatch(r"/api/models/(.+)/preupload/main", path):
+            files = [{**file, "uploadMode": "regular", "shouldIgnore": False} for file in json.loads(body)["files"]]
+            return self.answer(200, json.dumps({"files": files}).encode(), kind)
+        if found := re.fullmatch(r"/api/models/(.+)/commit/main", path):
+            for line in body.splitlines():
+                if (change := json.loads(line))["key"] == "file":
+                    file = self.hub.content / "models" / found[1] / change["value"]["path"]
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(base64.b64decode(change["value"]["content"]))
+            self.hub.load()
+            made = self.hub.repos["models", found[1]].main
+            answer = {"commitUrl": f"{self.hub.endpoint}/{found[1]}/commit/{made}", "commitOid": made}
+            return self.answer(200, json.dumps({**answer, "pullRequestUrl": None}).encode(), kind)
         return self.error(404, "Not Found")
 
     def do_HEAD(self) -> None:

@@ -1,0 +1,97 @@
+"""`cse push`: one commit with model, recipe, result and card, which sentence-transformers loads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import cse_cli
+from cse_cli.core.results import Result
+from tests.cse_cli.runs.running import cse
+from tests.fake_hub.fixture import use
+from tests.fake_hub.server import FakeHub
+from tests.shrunken import Small, recipe
+
+pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    (tmp_path / "content").mkdir()
+    with FakeHub(tmp_path / "content") as hub:
+        use(hub, tmp_path / "hf", monkeypatch)
+        monkeypatch.setattr("huggingface_hub.HfApi", _api(hub.endpoint))
+        yield hub
+
+
+def _api(endpoint: str) -> object:
+    from functools import partial
+
+    from huggingface_hub import HfApi
+
+    return partial(HfApi, endpoint=endpoint)
+
+
+@pytest.fixture
+def results(tmp_path: Path, parts: Small) -> list[Result]:
+    return cse_cli.run(recipe(tmp_path, parts, steps=4), seeds=2, device="cpu", progress=False)
+
+
+def test_what_is_pushed_is_loaded_again_with_no_difference(
+    hub: FakeHub, results: list[Result], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    run_id = str(results[1].run_id)
+    code, out, err = cse("push", run_id[:8], "me/tiny", capsys=capsys)
+    assert (code, err) == (0, "")
+    assert out.strip() == f"{hub.endpoint}/me/tiny"
+    pushed = hub.content / "models/me/tiny"
+    assert Result.model_validate_json((pushed / "result.json").read_text()) == results[1]
+
+    again = cse_cli.load_model("me/tiny")
+    ours = cse_cli.load_model(run_id).encode(["a cat", "the dog sees it"])
+    assert (again.encode(["a cat", "the dog sees it"]) == ours).all()
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    theirs = sentence_transformers.SentenceTransformer(str(pushed), device="cpu").encode(
+        ["a cat", "the dog sees it"], convert_to_tensor=True
+    )
+    assert (theirs - torch.from_numpy(ours)).abs().max().item() == 0.0
+
+
+def test_the_card_has_scores_over_all_seeds_the_command_and_metadata(
+    results: list[Result], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, card, _ = cse("push", str(results[0].run_id)[:8], "me/tiny", "--card", capsys=capsys)
+    assert code == 0
+    metadata = yaml.safe_load(card.split("---\n")[1])
+    score = results[0].scores["dev"]["spearman"]
+    shown = {one["dataset"]["name"]: one["metrics"][0]["value"] for one in metadata["model-index"][0]["results"]}
+    assert shown["dev"] == round(score, 2)
+    both = [result.scores["dev"]["spearman"] for result in results]
+    mean, spread = sum(both) / 2, abs(both[0] - both[1]) / 2**0.5
+    assert f"| dev | spearman | {score:.2f} | {mean:.2f} ± {spread:.2f} |" in card
+    assert "cse run recipe.toml --seed 0" in card
+
+
+@pytest.mark.parametrize(
+    ("repository", "token", "fault", "code", "message"),
+    [
+        ("tiny", "hf_x", None, 2, "'tiny' is no repository of the hub"),
+        ("me/tiny", None, None, 3, "nobody is logged in to the hub\n  → run `hf auth login`, or set HF_TOKEN"),
+        ("me/tiny", "hf_x", {"match": "create", "status": 403}, 3, "403 made to fail\n  → log in with `hf auth login`"),
+    ],
+)
+def test_what_cannot_be_pushed_is_told(
+    hub: FakeHub, results: list[Result], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    repository: str, token: str | None, fault: dict[str, object] | None, code: int, message: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: token)
+    hub.fail(*([fault] if fault else []))
+    ended, out, err = cse("push", str(results[0].run_id)[:8], repository, capsys=capsys)
+    assert (ended, out) == (code, "")
+    assert message in err
+    assert not list(hub.content.rglob("README.md"))
