@@ -8,21 +8,28 @@ from types import FrameType
 
 
 def main() -> None:
-    """Run the command line; SIGTERM and SIGHUP end it in order, with 128 + their number.
+    """Run the command line; Ctrl-C, SIGTERM and SIGHUP end it in order, with 128 + their number.
 
     A run has handlers of its own while it is recorded (`tracking.signals`); these are for before and after, where the
     system's would end the process without closing anything. A signal that is ignored, as under nohup, stays ignored.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _exit)
-    from cse_cli.app import run
+    caught: list[int] = []
 
-    run()
+    def leave(number: int, _frame: FrameType | None) -> None:
+        caught.append(number)
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, leave)
+    try:
+        from cse_cli.app import run
 
-def _exit(number: int, _frame: FrameType | None) -> None:
-    sys.exit(128 + number)
+        run()
+    except Exception:
+        if not caught:
+            raise
+        sys.exit(128 + caught[0])  # it broke into an import, which made another error of it: numpy's a RecursionError
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`cse doctor`: checks of everything a run depends on, as a report to paste into an issue. Changes nothing."""
+"""`cse doctor`: checks of everything a run depends on, on a screen or as a report to paste into an issue."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.table import Table as RichTable
+from rich.text import Text
 
-from cse_cli.core.console import write_json
+from cse_cli.core.console import stdout_console, write_json
 from cse_cli.core.environment import environment, name_clash, without_password
 from cse_cli.core.paths import home
 
 State = Literal["ok", "note", "problem"]
-_STATES: dict[State, str] = {"ok": "ok", "note": "note", "problem": "**problem**"}
+_MARKS: dict[State, tuple[str, str]] = {"ok": ("✓", "green"), "note": ("–", "dim"), "problem": ("✗", "red")}
 _LOW_DISK_GB = 2.0
 
 
-EPILOG = "Examples:  cse doctor  ·  cse doctor --json > report.json"
+EPILOG = "Examples:  cse doctor  ·  cse doctor --md > report.md  ·  cse doctor --json > report.json"
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,10 @@ class Check:
     says: str
 
 
-def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False) -> None:
+def doctor(
+    md: Annotated[bool, typer.Option("--md", help="Markdown, to paste into an issue.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
     """Report versions, devices, store, models and data; exit 1 where something is broken. Changes nothing."""
     if clash := name_clash():
         # Nothing below can be imported then, our own errors included.
@@ -48,7 +53,7 @@ def doctor(json_: Annotated[bool, typer.Option("--json", help="One JSON document
     if json_:
         write_json({"environment": environment(), "checks": [asdict(check) for check in checks]})
     else:
-        print_report(environment(), checks)
+        (print_markdown if md else print_report)(environment(), checks)
     raise typer.Exit(1 if any(check.state == "problem" for check in checks) else 0)
 
 
@@ -68,6 +73,9 @@ def _guarded(check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
 def _state_directory() -> Iterator[Check]:
     folder = home()
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not existing.is_dir():
+        yield Check("state directory", "problem", f"{existing} is a file; set CSE_HOME to a folder")
+        return
     if not os.access(existing, os.W_OK):
         yield Check("state directory", "problem", f"{folder} cannot be written; set CSE_HOME to another folder")
         return
@@ -157,11 +165,14 @@ def _data_sets() -> Iterator[Check]:
         yield Check("CSE_DATA", "ok" if there else "problem", configured if there else f"{configured} is no folder")
     places: dict[str, list[str]] = {}
     for name in catalogue.names():
-        for split in catalogue.entry(name).splits:
-            place = _place(name, split)
-            places.setdefault(place, []).append(f"{name}/{split}")
-    for place, splits in sorted(places.items()):
-        yield Check(f"data: {place}", "note" if place == "not on this machine" else "ok", ", ".join(splits))
+        splits = catalogue.entry(name).splits
+        found = {split: _place(name, split) for split in splits}
+        for place in dict.fromkeys(found.values()):
+            there = [split for split in splits if found[split] == place]
+            which = [name] if len(there) == len(splits) else [f"{name}/{split}" for split in there]
+            places.setdefault(place, []).extend(which)
+    for place, names in sorted(places.items()):
+        yield Check(f"data: {place}", "note" if place == "not on this machine" else "ok", ", ".join(names))
 
 
 def _place(name: str, split: str) -> str:
@@ -189,20 +200,46 @@ _VERSIONS = ("cse", "python", "torch", "transformers", "tokenizers", "datasets",
 
 
 def print_report(environment: Mapping[str, Any], checks: Sequence[Check]) -> None:
+    """Print what was found for a person: a mark and a line or two about each thing, what is wrong at the end."""
+    with stdout_console() as out:
+        for about, says in _about(environment).items():
+            out.print(Text(f"{about}: {says}", "dim"))
+        table = RichTable.grid(padding=(0, 2, 0, 0))
+        for check in checks:
+            mark, style = _MARKS[check.state]
+            table.add_row(Text(mark, style), Text(check.about, style), Text(" ".join(check.says.split())))
+        out.print(table)
+        out.print(Text(_verdict(checks), "bold"))
+
+
+def print_markdown(environment: Mapping[str, Any], checks: Sequence[Check]) -> None:
     """Print the report as Markdown: its lines stay readable without rendering."""
-    cuda = "; ".join(environment["cuda"]) or "none"
-    machine = f"{environment['platform']}, {environment['cpus']} CPUs, {environment['memory_gb']} GB"
-    problems = [check.about for check in checks if check.state == "problem"]
     lines = [
         "## cse doctor",
         "",
-        f"- versions: {', '.join(f'{name} {environment[name] or None}' for name in _VERSIONS)}",
-        f"- machine: {machine}, CUDA: {cuda}",
-        f"- working directory's commit: {environment['git'] or 'none'}",
-        f"- settings: {', '.join(f'{k}={v}' for k, v in environment['settings'].items()) or 'none'}",
+        *(f"- {about}: {says}" for about, says in _about(environment).items()),
         "",
-        *(f"- {_STATES[check.state]}, {check.about}: {' '.join(check.says.split())}" for check in checks),
+        *(
+            f"- {'**problem**' if check.state == 'problem' else check.state}, {check.about}: "
+            f"{' '.join(check.says.split())}"
+            for check in checks
+        ),
         "",
-        f"problems: {', '.join(problems)}" if problems else "no problem found",
+        _verdict(checks),
     ]
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _about(environment: Mapping[str, Any]) -> dict[str, str]:
+    processors = f"{environment['cpus']} CPUs, {environment['memory_gb']} GB"
+    return {
+        "versions": ", ".join(f"{name} {environment[name] or None}" for name in _VERSIONS),
+        "machine": f"{environment['platform']}, {processors}, CUDA: {'; '.join(environment['cuda']) or 'none'}",
+        "working directory's commit": environment["git"] or "none",
+        "settings": ", ".join(f"{key}={value}" for key, value in environment["settings"].items()) or "none",
+    }
+
+
+def _verdict(checks: Sequence[Check]) -> str:
+    problems = [check.about for check in checks if check.state == "problem"]
+    return f"problems: {', '.join(problems)}" if problems else "no problem found"

@@ -332,12 +332,19 @@ def _link(blob: Path, place: Path) -> None:
 # --- asking the hub ---------------------------------------------------------------------------------------------------
 
 
+def is_offline() -> bool:
+    """Return whether HF_HUB_OFFLINE is set."""
+    from huggingface_hub import constants
+
+    return constants.is_offline_mode()
+
+
 @cache
 def unreachable() -> str | None:
     """Return why the hub cannot be used from here, or None; asked once a process, within `PATIENCE` seconds."""
     from huggingface_hub import constants
 
-    if constants.is_offline_mode():
+    if is_offline():
         return "HF_HUB_OFFLINE forbids asking the hub"
     if not answers(constants.ENDPOINT, PATIENCE):
         return f"the hub at {constants.ENDPOINT} does not answer"

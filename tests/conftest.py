@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -59,6 +60,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 
 
 @pytest.fixture(autouse=True)
+def quick_databases(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Copy MLflow's tables from a database made once, and wait for no disk; other processes do neither."""
+    if "cse_cli.tracking.store" in sys.modules:
+        from tests.databases import migrated, wait_for_no_disk
+
+        wait_for_no_disk()
+        made = tmp_path_factory.getbasetemp() / "migrated.db"
+        monkeypatch.setattr("cse_cli.tracking.store._migrate", lambda new: new.write_bytes(migrated(made)))
+
+
+@pytest.fixture(autouse=True)
 def seeded() -> None:
     """Draw the same numbers whichever tests ran before."""
     random.seed(0)
@@ -98,3 +110,16 @@ def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     all_here(monkeypatch)
     monkeypatch.setattr(catalogue, "read_pairs", pairs)
     monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw no figures of runs and searches: half the time of a tiny run."""
+    monkeypatch.setattr("cse_cli.analysis.run_figures.draw_run", lambda *_: [])
+    monkeypatch.setattr("cse_cli.tuning.plots.draw", lambda *_: [])
+
+
+def pytest_collection_finish() -> None:
+    """Look no more at what the imports made, a million objects, when memory is collected: a run does so at its end."""
+    gc.collect()
+    gc.freeze()

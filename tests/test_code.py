@@ -85,7 +85,7 @@ def tops(names: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-VIEWS = r"cse_cli\.core\.(console|tables)|cse_cli\.\w+\.(\w+_)?view|cse_cli\.tuning\.live|cse_cli\.data\.\w+"
+VIEWS = r"cse_cli\.(doctor|core\.(console|tables)|\w+\.(\w+_)?view|tuning\.live|data\.\w+)"
 
 
 @pytest.mark.parametrize(

@@ -303,6 +303,8 @@ def _from_hub(one: Availability, unreachable: str | None) -> Availability:
     if unreachable is None:
         return availability(one.requirement, ask_hub=True)
     action = "`cse data pack` on a machine that reaches the network makes an archive of what a recipe needs"
+    if hub.is_offline():
+        action = f"unset HF_HUB_OFFLINE to download it; or {action}"
     return replace(one, state="missing", problem=f"not on this machine, and {unreachable}", action=action)
 
 

@@ -187,6 +187,10 @@ def outline(path: Path, *, with_paper: bool = False) -> StudyTable:
     """
     origins = origins_of(path)
     problems = Problems()
+    for source in origins.sources:
+        for key in source.tables.keys() - {STUDY}:
+            hint = f" Write [{STUDY}.{key}]." if key in StudyTable.model_fields else nearest(key, [STUDY])
+            problems.add((key,), f"a study's file has one table, [{STUDY}], and everything in it.{hint}", at_key=True)
     table = _checked(_merged(origins), problems)
     if table is not None:
         _check_rules(table, problems)

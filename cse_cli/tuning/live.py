@@ -39,12 +39,15 @@ class TuneScreen(Screen, SearchObserver):
         self._at_once = 1
         self._took: list[float] = []
 
-    def planned(self, config: SearchConfig, loaded: LoadedRecipe, why: str) -> None:
-        """Print what is to be searched, and why this recipe."""
+    def chosen(self, recipe: str, why: str) -> None:
+        """Print which recipe is searched, and why where none was named."""
+        self._line(f"tuning [bold]{escape(recipe)}[/bold]{f' ({escape(why)})' if why else ''}")
+
+    def planned(self, config: SearchConfig, loaded: LoadedRecipe) -> None:
+        """Print what is to be searched."""
         self._metric = dev_metric(loaded.recipe)
         length = config.steps or loaded.recipe.train.steps
         each = f"{loaded.recipe.train.epochs} epochs" if length is None else f"{length:,} steps"
-        self._line(f"tuning [bold]{escape(loaded.name)}[/bold]{f' ({escape(why)})' if why else ''}")
         self._line(f"  {escape(loaded.recipe.title)} · {each} a trial · {scored_by(config.seeds)}")
         for parameter in config.parameters:
             self._line(f"  {escape(describe(parameter))}")

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,10 +117,16 @@ class SearchOptions:
                 )
 
 
-def resolve_options(options: SearchOptions) -> tuple[SearchConfig, LoadedRecipe, str]:
-    """Return the config of a search, the recipe with what all trials have in common, and why it is this recipe.
+def resolve_options(
+    options: SearchOptions, chosen: Callable[[str, str], None] = lambda _recipe, _why: None
+) -> tuple[SearchConfig, LoadedRecipe]:
+    """Return the config of a search, and the recipe with what all trials have in common.
 
     What the options leave out comes from the study that is to be joined, where there is one.
+
+    Args:
+        options: Of the command.
+        chosen: Told which recipe it is, and why where none was named, before anything about it can be wrong.
 
     Raises:
         CseError: Something in it is not possible.
@@ -132,6 +138,7 @@ def resolve_options(options: SearchOptions) -> tuple[SearchConfig, LoadedRecipe,
     address(options.storage, options.join or options.name or "")
     known = None if options.join is None else stored_config(load_study(options.storage, options.join))
     recipe, why = _choose_recipe(options, known)
+    chosen(recipe, why)
     own = [] if options.metric is None else [f"evaluate.select={json.dumps(options.metric)}"]
     overrides = (*options.overrides, *own) or (known.overrides if known else ())
     unset = tuple(options.unset) or (known.unset if known else ())
@@ -164,7 +171,7 @@ def resolve_options(options: SearchOptions) -> tuple[SearchConfig, LoadedRecipe,
         join=options.join is not None,
     )
     check_names(config)
-    return (config if config.name else config.model_copy(update={"name": _name(config, loaded)})), loaded, why
+    return (config if config.name else config.model_copy(update={"name": _name(config, loaded)})), loaded
 
 
 def _choose_recipe(options: SearchOptions, known: SearchConfig | None) -> tuple[str, str]:

@@ -58,11 +58,11 @@ def search(options: SearchOptions) -> None:
     Raises:
         CseError: It cannot begin, or nothing came to its end.
     """
-    config, loaded, why = resolve_options(options)
-    if options.save_best is not None:
-        check_file(options.save_best, config.name)
     with TuneScreen(quiet=options.quiet) as screen:
-        screen.planned(config, loaded, why)
+        config, loaded = resolve_options(options, screen.chosen)
+        if options.save_best is not None:
+            check_file(options.save_best, config.name)
+        screen.planned(config, loaded)
         ran, ending = run_search(config, screen)
         study = load_study(options.storage, config.name)
         screen.ended(config.name, len(settled(study.get_trials(deepcopy=False))), ran, ending)

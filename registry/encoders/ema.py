@@ -43,7 +43,8 @@ class Ema(Encoder):
         total_steps: T of the cosine; the training's own number of steps if left out. Beyond T the decay stays 1.
         update: "after_step" follows after step t with ηₜ. "before_forward" follows before the next forward pass, as
             MoCoSE's code does: the same weights meet the same batch, but t counts one further.
-        share: Parts of `of` that are used, not copied: "embeddings", or names of its heads. They are trained there.
+        share: Parts of `of` that are used, not copied: "embeddings", or names of its heads. They are trained there;
+            MoCoSE shares the embeddings.
         without: Heads of `of` that the copy lacks, such as a predictor.
         dropout: Rate instead of those of `of`; 0 switches dropout off. Shared heads keep theirs.
         target_gradient: "none" detaches what the copy makes; "embeddings" lets the gradient pass through the frozen
@@ -57,7 +58,7 @@ class Ema(Encoder):
         schedule: Literal["cosine", "constant"] = "cosine",
         total_steps: Annotated[int, Field(gt=0)] | None = None,
         update: Literal["after_step", "before_forward"] = "after_step",
-        share: list[str] = ["embeddings"],  # noqa: B006 - a declaration, never changed
+        share: list[str] = [],  # noqa: B006 - a declaration, never changed
         without: list[str] = [],  # noqa: B006 - a declaration, never changed
         dropout: Annotated[float, Field(ge=0, lt=1), Tune(0.0, 0.3)] | None = None,
         target_gradient: Literal["none", "embeddings"] = "none",

@@ -80,8 +80,21 @@ def app() -> typer.Typer:
     return app
 
 
-def test_the_report_is_markdown_and_exits_0(app: typer.Typer, home: Path) -> None:
+def test_the_report_for_a_person_marks_what_is_found(
+    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CSE_HOME", str(tmp_path / "file"))
     answer = CliRunner().invoke(app, ["doctor"])
+    assert answer.exit_code == 1
+    lines = [" ".join(line.split()) for line in answer.stdout.splitlines()]
+    assert f"✗ state directory {tmp_path / 'file'} is a file; set CSE_HOME to a folder" in lines
+    assert "– CSE_DATA not set" in lines
+    assert answer.stdout.splitlines()[-1].startswith("problems: state directory")
+
+
+def test_the_report_is_markdown_and_exits_0(app: typer.Typer, home: Path) -> None:
+    answer = CliRunner().invoke(app, ["doctor", "--md"])
     assert answer.exit_code == 0, answer.output
     lines = answer.stdout.split("\n")
     assert lines[0] == "## cse doctor"

@@ -16,7 +16,7 @@ NAMES = [f"{entry.kind}/{entry.name}" for entry in ENTRIES]
 
 VALUES = {
     # Its dropout does not follow eval(); what it trains is the embedding layer it shares.
-    "encoders/ema": {"dropout": 0.0, "target_gradient": "embeddings"},
+    "encoders/ema": {"dropout": 0.0, "share": ["embeddings"], "target_gradient": "embeddings"},
     "encoders/flow": {"fit_on": "graded_pairs", "limit": 200},
     "encoders/whitening": {"fit_on": "graded_pairs", "limit": 200, "k": 2},
     "evaluators/alignment_uniformity": {"dataset": "graded_pairs", "split": "dev", "batch_size": 16},

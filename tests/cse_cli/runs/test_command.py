@@ -20,7 +20,7 @@ from tests.shrunken import Small, recipe
 Run = Callable[..., tuple[int, str, str]]
 
 
-pytestmark = pytest.mark.usefixtures("few_pairs")
+pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def kill_worker(times: int, at: int = 20, number: int = signal.SIGKILL) -> Act:
     return act
 
 
-def test_in_this_process_results_errors_and_pruned_runs_are_in_futures(file, few_pairs):
+def test_in_this_process_results_errors_and_pruned_runs_are_in_futures(file, few_pairs, undrawn):
     def prune(step: int) -> None:
         if step == 20:
             raise Pruned("enough")
@@ -97,7 +97,7 @@ def test_in_this_process_results_errors_and_pruned_runs_are_in_futures(file, few
     assert watch.steps == [0, 10, 20]
 
 
-def test_jobs_are_taken_when_there_is_room(file, few_pairs):
+def test_jobs_are_taken_when_there_is_room(file, few_pairs, undrawn):
     taken: list[int] = []
 
     def jobs():
@@ -111,7 +111,7 @@ def test_jobs_are_taken_when_there_is_room(file, few_pairs):
     assert seen == [(0, [0], True), (1, [0, 1], True), (2, [0, 1, 2], True)]
 
 
-def test_a_result_that_was_recorded_and_not_sent_counts(file, few_pairs):
+def test_a_result_that_was_recorded_and_not_sent_counts(file, few_pairs, undrawn):
     with SerialExecutor() as executor:
         result = executor.submit(job(file), Watch()).result()
     pool = LocalExecutor(["cpu"])

@@ -1,38 +1,21 @@
-"""Stores for tests: copies of one migrated database, since making one takes two seconds; and one that fails at will."""
+"""Stores for tests, and one that fails at will."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from cse_cli.core.results import Result
-from cse_cli.tracking import location
 from cse_cli.tracking.store import Store, open_store
 
 
-@cache
-def _template() -> bytes:
-    with TemporaryDirectory() as folder:
-        open_store(f"sqlite:///{folder}/mlflow.db")
-        return Path(folder, "mlflow.db").read_bytes()
-
-
 def fresh_store(home: Path) -> Store:
-    """Put an empty store where `CSE_HOME` points, and open it."""
-    home.mkdir(parents=True, exist_ok=True)
-    (home / "mlflow.db").write_bytes(_template())
-    with closing(sqlite3.connect(home / "mlflow.db")) as connection:
-        where = location.artifacts().as_uri()
-        connection.execute("UPDATE experiments SET artifact_location = ? WHERE name = 'cse'", (where,))
-        connection.commit()
+    """Make a store where `CSE_HOME` points, and open it."""
+    assert not (home / "mlflow.db").exists()
     return open_store()
 
 

@@ -20,6 +20,7 @@ from cse_cli.tracking import store as store_module
 from cse_cli.tracking.store import Store, open_store, patience, within
 from registry.errors import TrackingError
 from tests.cse_cli.tracking.stores import fresh_store
+from tests.databases import migrate
 
 
 @pytest.fixture
@@ -149,6 +150,7 @@ def test_a_store_whose_making_was_cut_off_is_made_anew(home: Path, monkeypatch: 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_migrate", migrate)
         patch.setattr("mlflow.store.db.utils._upgrade_db", cut_off)
         with pytest.raises(KeyboardInterrupt):
             open_store()

@@ -25,7 +25,7 @@ from registry.encoders.cost import Cost, cost_of
 from tests.cse_cli.runs.running import cse
 from tests.shrunken import Small, recipe
 
-pytestmark = pytest.mark.usefixtures("few_pairs")
+pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 CPU = torch.device("cpu")
 
 

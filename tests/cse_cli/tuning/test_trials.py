@@ -32,7 +32,7 @@ from tests.cse_cli.tuning.fake import knob
 from tests.forked import Forked
 from tests.shrunken import recipe
 
-pytestmark = pytest.mark.usefixtures("few_pairs")
+pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def step_of(method, index=0, count=4):
 
 def test_every_weight_equals_the_encoders_at_the_start(model):
     online = online_of(model, {"mlp": Mlp()})
-    target = Ema(online)
+    target = Ema(online, share=["embeddings"])
     theirs = online.state_dict()
     assert target.target.state_dict().keys() == theirs.keys()
     assert all(torch.equal(value, theirs[name]) for name, value in target.target.state_dict().items())
@@ -74,7 +74,7 @@ def test_every_weight_equals_the_encoders_at_the_start(model):
 
 def test_a_copy_made_too_early_is_refused_before_the_first_step(model):
     online = online_of(model)
-    target = Ema(online)
+    target = Ema(online, share=["embeddings"])
     nudge(online.backbone.encoder)
     with pytest.raises(CseError, match="differs from its encoder before the first step"):
         target.embed(tokens_of(online))
@@ -135,7 +135,7 @@ def test_buffers_are_taken_over(model):
             return super().fit(width, encoder)
 
     online = online_of(model, {"mlp": Counting()})
-    target = Ema(online)
+    target = Ema(online, share=["embeddings"])
     online.heads["mlp"].seen += 3
     after(1, target)
     assert target.target.heads["mlp"].seen == 3
@@ -156,7 +156,7 @@ def drops(target, tokens):
 @pytest.mark.parametrize(("dropout", "expected"), [(None, True), (0.0, False), (0.5, True)])
 def test_neither_train_nor_eval_changes_whether_the_target_drops(model, dropout, expected):
     online = online_of(model)
-    method = method_of(online, Ema(online, dropout=dropout))
+    method = method_of(online, Ema(online, share=["embeddings"], dropout=dropout))
     target, tokens = method.encoder("target"), tokens_of(online)
     for change in (lambda: None, method.train, method.eval, method.train, lambda: target.represent(tokens)):
         change()
@@ -168,7 +168,7 @@ def test_dropout_rates(model):
     online = online_of(model, {"projection": Projection(dropout=0.3)}, dropout=0.2)
     rates = {None: {0.2, 0.3}, 0.0: {0.0}, 0.4: {0.4}}
     for dropout, expected in rates.items():
-        target = Ema(online, dropout=dropout)
+        target = Ema(online, share=["embeddings"], dropout=dropout)
         assert {m.p for m in target.modules() if isinstance(m, nn.Dropout)} == expected
     assert {m.p for m in online.modules() if isinstance(m, nn.Dropout)} == {0.2, 0.3}
 
@@ -195,7 +195,7 @@ def test_shared_weights_are_trained_once_and_seen_by_both(model, tmp_path):
     from tests.shrunken import small
 
     online = online_of(model)
-    method = method_of(online, Ema(online))
+    method = method_of(online, Ema(online, share=["embeddings"]))
     settings = load(str(small_recipe(tmp_path, small(tmp_path)))).recipe.train
     optimizer = make_optimizer(method, settings)
     trained = [p for group in optimizer.param_groups for p in group["params"]]
@@ -231,7 +231,7 @@ def test_a_detached_key_sends_no_gradient_into_the_target(model, site):
 @pytest.mark.parametrize("site", ["word", "layer"])
 def test_the_switch_lets_gradient_reach_the_embedding_layer_and_nothing_else(model, site):
     online = online_of(model, {"mlp": Mlp()}, augment_at=site, dropout=0.0)
-    target = Ema(online, target_gradient="embeddings")
+    target = Ema(online, share=["embeddings"], target_gradient="embeddings")
     tokens = tokens_of(online)
     target.encode(tokens, target.embed(tokens)).sentence.pow(2).sum().backward()
     reached = {name for name, p in target.target.named_parameters() if p.grad is not None and p.grad.any()}
@@ -244,7 +244,7 @@ def test_both_switches_differ_in_the_embedding_layers_gradient_alone(model):
     for switch in ("none", "embeddings"):
         torch.manual_seed(0)
         online = online_of(model, dropout=0.0)
-        method = method_of(online, Ema(online, target_gradient=switch))
+        method = method_of(online, Ema(online, share=["embeddings"], target_gradient=switch))
         method.objective(method(step_of(method))).backward()
         found[switch] = {name: p.grad for name, p in online.named_parameters()}
     for name, gradient in found["none"].items():
@@ -254,13 +254,13 @@ def test_both_switches_differ_in_the_embedding_layers_gradient_alone(model):
 def test_heads_left_out_and_the_width_that_remains(model):
     heads = {"projection": Projection(layers=1, width=24), "wide": Projection(layers=1, width=40)}
     online = online_of(model, heads)
-    target = Ema(online, without=["wide"])
+    target = Ema(online, share=["embeddings"], without=["wide"])
     tokens = tokens_of(online)
     assert (online.dim, target.dim) == (40, 24)
     assert target.encode(tokens, target.embed(tokens)).sentence.shape == (4, 24)
     assert list(online.heads) == ["projection", "wide"]
     with pytest.raises(CseError, match="do not fit"):
-        Ema(online, without=["projection"])
+        Ema(online, share=["embeddings"], without=["projection"])
 
 
 def test_building_draws_no_random_number(model):
@@ -268,14 +268,14 @@ def test_building_draws_no_random_number(model):
     torch.manual_seed(4)
     expected = torch.rand(1)
     torch.manual_seed(4)
-    Ema(online, without=["projection"])
+    Ema(online, share=["embeddings"], without=["projection"])
     assert torch.rand(1) == expected
 
 
 def test_goes_on_from_a_checkpoint_to_the_same_bit(model):
     def made():
         online = online_of(model, dropout=0.0)
-        return method_of(online, Ema(online))
+        return method_of(online, Ema(online, share=["embeddings"]))
 
     first = made()
     for index in range(3):
@@ -296,7 +296,7 @@ def test_goes_on_from_a_checkpoint_to_the_same_bit(model):
 def test_a_selected_target_is_whole(model, tmp_path):
     """What selection keeps of a target has the shared embedding layer of that step, not of the last one."""
     online = online_of(model, pooling="mean")
-    target, tokens = Ema(online), tokens_of(online)
+    target, tokens = Ema(online, share=["embeddings"]), tokens_of(online)
     nudge(online, 0.01)
     after(1, target)
     kept, expected = copy.deepcopy(target.state_dict()), target.represent(tokens)
@@ -326,7 +326,7 @@ def test_refusals_name_what_there_is(model):
     with pytest.raises(CseError, match="takes no heads"):
         Ema(online).attach({"mlp": Mlp()})
     with pytest.raises(CseError, match="no part that can be shared called 'embeddings'"):
-        Ema(FakeEncoder())
+        Ema(FakeEncoder(), share=["embeddings"])
 
 
 def test_registered_with_its_bounds():

@@ -1,0 +1,47 @@
+"""The program's own end: what a signal does before and after a run."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from cse_cli.__main__ import main
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    for number in NUMBERS:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_that_an_import_makes_another_error_of_ends_the_program_as_itself(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run() -> None:
+        try:
+            signal.raise_signal(number)
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise RecursionError from error
+
+    monkeypatch.setattr("cse_cli.app.run", run)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 128 + number
+
+
+def test_an_error_without_a_signal_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run() -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("cse_cli.app.run", run)
+    with pytest.raises(RecursionError):
+        main()

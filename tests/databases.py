@@ -1,0 +1,28 @@
+"""SQLite databases for tests: MLflow's tables are made once a session, and no disk is waited for."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from cse_cli.tracking import store
+
+
+@cache
+def migrated(file: Path) -> bytes:
+    """Return a database with MLflow's tables, made at `file`."""
+    migrate(file)
+    return file.read_bytes()
+
+
+@cache
+def wait_for_no_disk() -> None:
+    """Let all SQLite connections of this process leave their pages to the system."""
+    event.listen(Engine, "connect", store._do_not_wait)
+
+
+migrate = store._migrate
+"""How they are made; tests copy them instead."""
