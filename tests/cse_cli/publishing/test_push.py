@@ -47,7 +47,7 @@ def test_what_is_pushed_is_loaded_again_with_no_difference(
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     run_id = str(results[1].run_id)
     code, out, err = cse("push", run_id[:8], "me/tiny", capsys=capsys)
-    assert (code, err) == (0, ""), err
+    assert (code, err) == (0, ""), (err, hub.log)
     assert out.strip() == f"{hub.endpoint}/me/tiny"
     pushed = hub.content / "models/me/tiny"
     assert Result.model_validate_json((pushed / "result.json").read_text()) == results[1]
