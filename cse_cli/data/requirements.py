@@ -173,9 +173,7 @@ def parse_requirements(names: Sequence[str]) -> list[Requirement]:
             splits = [split] if split else catalogue.entry(dataset).splits
             found += [Requirement("dataset", dataset, each) for each in splits]
         elif name in all_recipes():
-            raise UnknownNameError(
-                f"'{name}' is a recipe, not a data set or a model", f"cse data download --for {name}"
-            )
+            raise UnknownNameError(f"'{name}' is a recipe, no data set and no model", f"cse data download --for {name}")
         else:
             found.append(Requirement("model", name))
     return found
@@ -321,26 +319,30 @@ def _from_hub(one: Availability, unreachable: str | None) -> Availability:
     if unreachable is None:
         return availability(one.requirement, ask_hub=True)
     action = "`cse data pack` on a machine that reaches the network makes an archive of what a recipe needs"
+    if unreachable.startswith(hub.OFFLINE):
+        action = f"unset {hub.OFFLINE}; where there is no network, {action}"
     return replace(one, state="missing", problem=f"not on this machine, and {unreachable}", action=action)
 
 
 def _missing_message(missing: Sequence[Availability], fetchable: Sequence[Availability]) -> tuple[str, str]:
-    """Return message and next action for all that is missing."""
+    """Return message and next action for all that is missing; what is missing for one reason stands together."""
     if len(missing) == 1 and not fetchable:
         one = missing[0]
         return f"{one.requirement.title}: {one.problem}", one.action
-    lines = []
+    reasons: dict[tuple[str, str], list[str]] = {}
     for one in missing:
         size = f" ({decimal(one.bytes)})" if one.bytes else ""
-        lines.append(f"\n  {one.requirement.title}{size}: {one.problem}\n      → {one.action}")
+        reasons.setdefault((one.problem, one.action), []).append(f"{one.requirement.title}{size}")
+    lines = [f"\n  {', '.join(told)}: {why}\n      → {action}" for (why, action), told in reasons.items()]
     noun = "1 thing" if len(missing) == 1 else f"{len(missing)} things"
     also = f"\n  ({download_size(fetchable)} would be downloaded)" if fetchable else ""
-    return f"{noun} that the run needs cannot be had:{''.join(lines)}{also}", "nothing was downloaded"
+    message = f"{noun} that the run needs cannot be had:{''.join(lines)}{also}"
+    return message, "`cse list recipes` shows what runs here now; nothing was downloaded"
 
 
 def download_size(found: Sequence[Availability]) -> str:
     """Return how much there is to download, in words; archives that several data sets share count once."""
     sizes = {(one.origin, one.bytes): one.bytes for one in found if one.state == "fetchable"}
     known = sum(size for size in sizes.values() if size is not None)
-    more = "" if all(size is not None for size in sizes.values()) else " and what has no known size"
-    return f"{decimal(known)}{more}"
+    unknown = "what has no known size" if any(size is None for size in sizes.values()) else ""
+    return " and ".join(filter(None, (decimal(known) if known or not unknown else "", unknown)))

@@ -59,8 +59,9 @@ def print_plan(found: Sequence[Availability]) -> None:
     from cse_cli.data.requirements import download_size
 
     wanted = [one for one in found if one.state == "fetchable"]
-    if wanted:
-        sys.stderr.write(f"downloading {download_size(wanted)}\n")
+    if not wanted or any(one.state == "missing" for one in found):
+        return  # nothing to fetch, or an error follows that says what cannot be had
+    sys.stderr.write(f"to download: {download_size(wanted)}\n")
     for one in wanted:
         terms = ", ".join(filter(None, (decimal(one.bytes) if one.bytes else "", one.licence)))
         sys.stderr.write(f"  {one.requirement.title}{f': {terms}' if terms else ''}\n")
