@@ -27,7 +27,7 @@ DOWNLOAD_EPILOG = (
 PACK_EPILOG = "Examples:  cse data pack simcse_en  ·  cse data pack ifcl_en mocose_en --output /media/stick/ifcl.tar"
 UNPACK_EPILOG = "Examples:  cse data unpack simcse_en.tar"
 TRANSLATE_EPILOG = (
-    "Examples:  cse data translate wiki_en --model Helsinki-NLP/opus-mt-en-de  ·  "
+    "Examples:  cse data translate wiki1m --model Helsinki-NLP/opus-mt-en-de  ·  "
     "cse data translate wiki1m --model t5-base --to de --shard 1/4  ·  "
     "cse data translate mine.txt --model facebook/nllb-200-distilled-600M --from en --to yue"
 )
