@@ -60,10 +60,8 @@ def test_everything_that_recipes_and_suites_read_can_be_fetched():
         for split in about.splits:
             for root in catalogue.roots(name, split):
                 if not catalogue.state(*root).sources and not catalogue.entry(root[0]).generator:
-                    shipped = catalogue.entry(root[0]).split(root[1]).shipped
-                    assert ("Comes with the package" if shipped else "No public source") in catalogue.entry(
-                        root[0]
-                    ).note
+                    own = catalogue.entry(root[0])
+                    assert ("Comes with the package" if own.split(root[1]).shipped else "No public source") in own.note
     wanted = {("sickr", "test"), ("simclue", "test"), ("cstsb", "dev"), ("wiki1m", "train")}
     wanted |= {(name, split) for name in SEVEN + TRANSFER for split in catalogue.entry(name).splits}
     for name, split in wanted:

@@ -13,10 +13,8 @@ from registry.texts.selection import open_pairs, plain, training_pairs
 
 
 def test_pairs_are_of_the_files_that_are_free_to_copy():
-    counted = {
-        split: Counter(pair.subset for pair in catalogue.read_pairs("stsb_open", split)) for split in ("dev", "test")
-    }
-    assert counted == {
+    pairs = {split: catalogue.read_pairs("stsb_open", split) for split in ("dev", "test")}
+    assert {split: Counter(pair.subset for pair in read) for split, read in pairs.items()} == {
         "dev": {"answers-forums": 375, "images": 250, "track5.en-en": 125},
         "test": {"answer-answer": 254, "images": 250, "track5.en-en": 125},
     }
