@@ -114,7 +114,8 @@ def _looked_up(wanted: Requirement, known: dict[Requirement, Availability]) -> A
 
 
 def _paper(recipe: Recipe) -> str | None:
-    return recipe.paper and f"{recipe.paper.key} · {recipe.paper.table} · {recipe.paper.row}"
+    paper = recipe.paper
+    return None if paper is None else f"{paper.key} · {paper.table} · {paper.row}"
 
 
 def _study_line(name: str, path: Path) -> dict[str, Any]:

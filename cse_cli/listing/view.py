@@ -38,23 +38,19 @@ def print_overview(found: Listing) -> None:
         console.print(Text("cse list studies", "dim"))
         console.print(Text(f"\ncomponents ({sum(map(len, found.components.values()))})", "bold"))
         rows = [(kind, ", ".join(line["name"] for line in lines)) for kind, lines in found.components.items()]
-        console.print(as_rich(plain_table(("", ""), rows, align="lp")))
+        console.print(as_rich(plain_table(("kind", "names"), rows, align="lp")))
         console.print(Text("a line on each: cse list KIND; all of one: cse show NAME; data: cse data list", "dim"))
 
 
 def print_listing(found: Listing, *, in_full: bool) -> None:
-    """Print a table a kind; `in_full` adds titles and papers' rows of recipes."""
+    """Print a table a kind; `in_full` adds titles, papers' rows and tables, and sizes of studies."""
     with stdout_console() as console:
         for kind, lines in found.components.items():
             _print_components(console, kind, lines)
         if found.recipes is not None:
             (_print_recipes_in_full if in_full else _print_recipes)(console, found.recipes)
         if found.studies is not None:
-            columns = {"name": "l", "title": "p", "paper's table": "p", "rows": "r", "seeds": "r"}
-            rows = [
-                (x["name"], x["title"], x["paper"] or "", str(x["rows"]), str(len(x["seeds"]))) for x in found.studies
-            ]
-            _print_table(console, f"studies ({len(rows)})", columns, rows)
+            _print_studies(console, found.studies, in_full)
 
 
 def _print_components(console: Console, kind: str, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -82,9 +78,21 @@ def _print_recipes_in_full(console: Console, recipes: Sequence[RecipeLine]) -> N
     _print_table(console, f"recipes ({len(rows)})", columns, rows)
 
 
+def _print_studies(console: Console, studies: Sequence[Mapping[str, Any]], in_full: bool) -> None:
+    """Print studies, each with its title."""
+    columns = {"name": "l", "title": "p"}
+    rows = [[study["name"], study["title"]] for study in studies]
+    if in_full:
+        columns |= {"paper's table": "p", "rows": "r", "seeds": "r"}
+        more = [(study["paper"] or "", str(study["rows"]), str(len(study["seeds"]))) for study in studies]
+        rows = [[*row, *cells] for row, cells in zip(rows, more, strict=True)]
+    _print_table(console, f"studies ({len(rows)}): cse run NAME", columns, rows)
+
+
 def needs(lacks: Sequence[Availability]) -> str:
     """Return in a few words what is to be made, put into place or downloaded; small data sets are counted."""
-    texts, sizes = [], {}
+    texts: list[str] = []
+    sizes: dict[tuple[str, str], int] = {}
     for one in lacks:
         name = one.requirement.name
         if one.state == "missing":

@@ -60,7 +60,7 @@ def copied_text(loaded: LoadedRecipe, folder: Path) -> str:
     if moved in ([], [file], file):
         return text
     document = tomlkit.parse(text)
-    document["data"]["file"] = moved[0] if isinstance(file, str) else moved  # type: ignore[index]
+    document["data"]["file"] = moved[0] if isinstance(file, str) else moved
     return tomlkit.dumps(document)
 
 
