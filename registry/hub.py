@@ -38,6 +38,9 @@ from registry.transfer import Download, TransferError, answers, disk_error, faul
 
 __all__ = ["Repository", "cache_folder", "matches"]
 
+OFFLINE = "HF_HUB_OFFLINE"
+"""Variable that forbids asking the hub."""
+
 PATIENCE = 8.0
 """Seconds that `unreachable` waits for the hub's first answer."""
 
@@ -332,20 +335,13 @@ def _link(blob: Path, place: Path) -> None:
 # --- asking the hub ---------------------------------------------------------------------------------------------------
 
 
-def is_offline() -> bool:
-    """Return whether HF_HUB_OFFLINE is set."""
-    from huggingface_hub import constants
-
-    return constants.is_offline_mode()
-
-
 @cache
 def unreachable() -> str | None:
     """Return why the hub cannot be used from here, or None; asked once a process, within `PATIENCE` seconds."""
     from huggingface_hub import constants
 
-    if is_offline():
-        return "HF_HUB_OFFLINE forbids asking the hub"
+    if constants.is_offline_mode():
+        return f"{OFFLINE} forbids asking the hub"
     if not answers(constants.ENDPOINT, PATIENCE):
         return f"the hub at {constants.ENDPOINT} does not answer"
     return None
