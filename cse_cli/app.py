@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Annotated
 
@@ -44,6 +45,9 @@ app.add_typer(data.app, name="data")
 app.add_typer(tracking.app, name="runs")
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         sys.stdout.write(f"cse {__version__}\n")
@@ -68,6 +72,9 @@ def run() -> None:
 
         if isinstance(error, CseError):
             _exit(str(error), error.exit_code)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            about = f": {error.filename}" if error.filename else ""
+            _exit(f"{error.strerror}{about}\n  → free some, or set CSE_HOME to another folder; runs can be resumed", 4)
         if isinstance(error, typer.Abort):
             _exit("stopped: nothing was changed", 1)
         if hasattr(error, "format_message"):  # an option that there is not, or a value that it does not take

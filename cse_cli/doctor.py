@@ -168,8 +168,8 @@ def _data_sets() -> Iterator[Check]:
         splits = catalogue.entry(name).splits
         found = {split: _place(name, split) for split in splits}
         for place in dict.fromkeys(found.values()):
-            there = [split for split in splits if found[split] == place]
-            which = [name] if len(there) == len(splits) else [f"{name}/{split}" for split in there]
+            lying = [split for split in splits if found[split] == place]
+            which = [name] if len(lying) == len(splits) else [f"{name}/{split}" for split in lying]
             places.setdefault(place, []).extend(which)
     for place, names in sorted(places.items()):
         yield Check(f"data: {place}", "note" if place == "not on this machine" else "ok", ", ".join(names))

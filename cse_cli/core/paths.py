@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryFile
 
+from registry.errors import TrackingError
 from registry.paths import state_directory
 
 
 def home() -> Path:
     """Return the absolute state directory: `CSE_HOME`, else the user's data directory. Nothing is created."""
     return state_directory()
+
+
+def require_home() -> Path:
+    """Return the state directory, made where it is missing.
+
+    Raises:
+        TrackingError: It cannot be written.
+    """
+    folder = home()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise TrackingError(
+            f"the state directory {folder} cannot be written: {error.strerror}", "set CSE_HOME to another folder"
+        ) from error
 
 
 def cache() -> Path:

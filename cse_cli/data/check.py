@@ -12,6 +12,7 @@ from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import all_recipes, all_studies, find, is_study, name_of
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import find_study, load_study
+from cse_cli.recipe.unusual import unusual
 from registry.errors import CseError
 
 
@@ -56,17 +57,24 @@ def requirements_of(names: Sequence[str | Path]) -> list[Requirement]:
     return merged_requirements(recipes)
 
 
-def check_file(path: Path) -> dict[str, Any]:
-    """Return what `cse check` says of one file; of a study, every cell's recipe is checked too."""
+def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what `cse check` says of one file; of a study, every cell's recipe is checked too.
+
+    Args:
+        path: Of the recipe or study.
+        overrides: As `--set` takes them, laid over the recipe or over every cell.
+    """
     kind = "study" if is_study(path) else "recipe"
     known: dict[str, Any]
     about: dict[str, Any] = {"kind": kind, "name": name_of(path), "path": str(path)}
     try:
         if kind == "study":
             study = load_study(str(path))
-            known = {"cells": len(cells(study)), "seeds": list(study.seed_list)}
+            made = cells(study, overrides)
+            known = {"cells": len(made), "seeds": list(study.seed_list)}
         else:
-            known = {"hash": load(str(path)).recipe.hash()}
+            recipe = load(str(path), overrides).recipe
+            known = {"hash": recipe.hash(), "warnings": list(unusual(recipe))}
     except RecipeError as error:
         problems = [{"where": p.where, "path": p.keys, "message": p.message, "text": str(p)} for p in error.problems]
         return {**about, "valid": False, "problems": problems}

@@ -199,7 +199,8 @@ def _write_json(document: Mapping[str, Any]) -> None:
 
 CHECK_RECIPES_EPILOG = (
     "Examples:  cse check  ·  cse check recipes/  ·  cse check my.toml ifcl_en --json  ·  "
-    "cse check studies/ifcl_fig4c  ·  cse check --data simcse_en"
+    "cse check studies/ifcl_fig4c  ·  cse check --data simcse_en  ·  "
+    "cse check ifcl_en --set queue.length=320"
 )
 
 
@@ -213,6 +214,7 @@ def check_recipes(
     data: Annotated[
         bool, typer.Option("--data", help="List the models, data sets and files they need; exit 3 if one is missing.")
     ] = False,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Check it with dotted.key=value.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Validate recipes, and studies cell by cell: names, types, ranges, references. Needs no model, data or network."""
@@ -221,7 +223,7 @@ def check_recipes(
     from cse_cli.recipe.view import print_checks
 
     files = recipe_files(paths or [])
-    checks = [check_file(path) for path in files]
+    checks = [check_file(path, set_ or ()) for path in files]
     wrong = sum(not one["valid"] for one in checks)
     if data and not wrong:
         raise typer.Exit(_show_requirements(files, as_json=json_))

@@ -79,6 +79,8 @@ def print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
     for check in checks:
         for problem in check["problems"]:
             sys.stdout.write(f"{problem['text']}\n")
+        for warning in check.get("warnings", ()):
+            sys.stderr.write(f"warning: {check['path']}: {warning}\n")
     wrong = sum(not check["valid"] for check in checks)
     studies = sum(check["kind"] == "study" for check in checks)
     recipes = len(checks) - studies

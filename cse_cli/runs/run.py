@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from time import monotonic, sleep
 
 import torch.distributed as dist
@@ -11,10 +11,14 @@ from cse_cli import tracking
 from cse_cli.core.console import RunLines, Screen, SilentObserver, print_error
 from cse_cli.core.devices import choose
 from cse_cli.core.distributed import LostRankError, announce_failure, is_first_refused, joined
+from cse_cli.core.paths import require_home
 from cse_cli.core.processes import ProcessRank
 from cse_cli.core.results import Result
+from cse_cli.core.run_folder import RunFolder
 from cse_cli.data.requirements import fetch, requirements
+from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
+from cse_cli.recipe.unusual import unusual
 from cse_cli.runs.driver import sole_driver
 from cse_cli.runs.executor import as_ended
 from cse_cli.runs.placement import Placement, choose_placement, place_runs
@@ -61,10 +65,14 @@ def run_all(jobs: Sequence[Job], placement: Placement, *, quiet: bool = False) -
 
     Raises:
         CseError: The only job failed.
+        TrackingError: The state directory cannot be written.
     """
+    require_home()
     ends: dict[int, Result | CseError] = {}
     with Screen(quiet=quiet) as screen:
-        _download(jobs, screen)
+        for warning in dict.fromkeys(line for job in jobs for line in unusual(job.loaded.recipe)):
+            screen.warned(warning)
+        _download([job.loaded.recipe for job in jobs], screen, jobs[0].resume)
     with Screen(quiet=quiet) as screen, placement.open() as executor:
         began, alone = monotonic(), executor.one_by_one
         asked = ((n, job, screen if alone else RunLines(job.name, screen.console)) for n, job in enumerate(jobs))
@@ -80,19 +88,27 @@ def run_all(jobs: Sequence[Job], placement: Placement, *, quiet: bool = False) -
     return [ends[number] for number in range(len(jobs))]
 
 
-def _download(jobs: Sequence[Job], screen: Screen) -> None:
-    """Download what jobs need, before the first one starts.
+def _download(recipes: Iterable[Recipe], screen: Screen, resume: RunFolder | None = None) -> None:
+    """Download what recipes need, before the first run starts.
+
+    Args:
+        recipes: Of all runs.
+        screen: Shows the bytes.
+        resume: The run that goes on, with the commits that it began with.
 
     Raises:
-        MissingError: The only job cannot have it; one of several says so when its turn comes.
+        MissingError: None of them can have it all; what one of several lacks, its run says when its turn comes.
     """
-    for job in {job.loaded.recipe.hash(): job for job in jobs}.values():
+    different = {recipe.hash(): recipe for recipe in recipes}.values()
+    missing: list[MissingError] = []
+    for recipe in different:
         try:
-            with hub.pinned(job.resume.commits if job.resume is not None else {}):
-                fetch(requirements(job.loaded.recipe), screen.downloading)
-        except MissingError:
-            if len(jobs) == 1:
-                raise
+            with hub.pinned(resume.commits if resume is not None else {}):
+                fetch(requirements(recipe), screen.downloading)
+        except MissingError as error:
+            missing.append(error)
+    if missing and len(missing) == len(different):
+        raise missing[0]
 
 
 def _plan_jobs(jobs: Sequence[Job], placement: Placement, *, as_json: bool) -> int:
@@ -206,6 +222,7 @@ def run_studies(request: RunRequest) -> int:
         places = [place_runs(len(plan.open), request).describe() for plan in plans]
         (write_study_plans if request.as_json else print_study_plans)(plans, places)
         return 0
+    require_home()
     if request.on is None:  # else the devices are on other machines
         choose(request.device)
     outcomes = [_run_study(plan, request) for plan in plans]
@@ -219,6 +236,7 @@ def run_studies(request: RunRequest) -> int:
 def _run_study(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
     with StudyScreen(plan.name, quiet=request.quiet) as screen, sole_driver("study", plan.study.name):
         screen.planned(plan)
+        _download((run.cell.load(run.seed).recipe for run in plan.open), screen)
         try:
             with place_runs(len(plan.open), request).open() as executor:
                 return run_study(plan, request.device, executor, screen)

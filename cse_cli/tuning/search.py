@@ -11,6 +11,7 @@ from datetime import datetime
 
 from cse_cli import tracking
 from cse_cli.core.devices import choose
+from cse_cli.core.paths import require_home
 from cse_cli.runs.driver import sole_driver
 from cse_cli.runs.placement import place_runs
 from cse_cli.runs.request import RunRequest
@@ -58,6 +59,7 @@ def search(options: SearchOptions) -> None:
     Raises:
         CseError: It cannot begin, or nothing came to its end.
     """
+    require_home()
     with TuneScreen(quiet=options.quiet) as screen:
         config, loaded = resolve_options(options, screen.chosen)
         if options.save_best is not None:

@@ -1,0 +1,41 @@
+"""The state directory, where it cannot be one; and a disk that is full."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from tests.cse_cli.runs.running import cse
+from tests.shrunken import Small, recipe
+
+
+@pytest.mark.parametrize("command", [("run",), ("tune", "--param", "temperature")])
+def test_a_file_in_place_of_the_state_directory_is_told(
+    command: tuple[str, ...], tmp_path: Path, parts: Small, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CSE_HOME", str(tmp_path / "file"))
+    name, *options = command
+    code, out, err = cse(name, str(recipe(tmp_path, parts)), *options, capsys=capsys)
+    assert (code, out) == (4, "")
+    assert f"the state directory {tmp_path / 'file'} cannot be written: File exists" in " ".join(err.split())
+    assert "set CSE_HOME to another folder" in err
+
+
+@pytest.mark.usefixtures("few_pairs")
+def test_a_full_disk_is_one_message(
+    tmp_path: Path, parts: Small, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "x"))
+
+    monkeypatch.setattr("cse_cli.training.trainer.Trainer.run", full)
+    code, out, err = cse("run", str(recipe(tmp_path, parts)), capsys=capsys)
+    assert (code, out) == (4, "")
+    assert f"error: No space left on device: {tmp_path / 'x'}\n  → free some" in err
+    assert "Traceback" not in err
+    code, out, _ = cse("runs", "ls", "--json", capsys=capsys)
+    assert '"status": "FAILED"' in out
