@@ -58,14 +58,15 @@ def leaderboard(
         write_page(tables, html)
         sys.stderr.write(f"{html}: {counted(len(tables), 'table')}\n")
         return
-    if not any(row.source == "ours" and row.scores for table in tables for row in table.rows):
-        which = "no finished run matches" if results else "no finished run yet"
-        shown = ": these are the papers' own numbers" if tables else ""
-        sys.stderr.write(f"{which}{shown}\n  → `cse run quickstart` makes one in about two minutes\n")
     if output in WRITERS:
         sys.stdout.write(WRITERS[output](tables) if tables or output in (Format.CSV, Format.JSON) else "")
     elif tables:
         print_tables(tables)
+    if not any(row.source == "ours" and row.scores for table in tables for row in table.rows):
+        which = "no finished run matches" if results else "no finished run yet"
+        shown = ": these are the papers' own numbers" if tables else ""
+        sys.stdout.flush()
+        sys.stderr.write(f"{which}{shown}\n  → `cse run quickstart` makes one in about two minutes\n")
 
 
 COMPARE_EPILOG = (

@@ -172,12 +172,12 @@ def next_steps(results: Sequence[Result]) -> list[str]:
     which = "" if len(results) == 1 else f" of the best on dev, {best.recipe} seed {best.seed}"
     lines = [f"model{which}: {folder}", *(f"  {line}" for line in _loading(folder))] if folder.is_dir() else []
     recipes = list(dict.fromkeys(result.recipe for result in results))
-    commands = {f"cse evaluate {run_id[:8]}": "score it on the papers' test sets"} if folder.is_dir() else {}
-    commands["cse leaderboard"] = "every run beside what the papers print"
+    commands = {f"cse evaluate {run_id[:8]}": "on the papers' test sets"} if folder.is_dir() else {}
+    commands["cse leaderboard"] = "beside the papers' numbers"
     if len(recipes) > 1:
-        commands[shlex.join(["cse", "compare", *recipes])] = "is the difference more than chance?"
+        commands[shlex.join(["cse", "compare", *recipes])] = "more than chance?"
     elif len(results) == 1:
-        commands[shlex.join(["cse", "run", *recipes, "--seeds", "3"])] = "how far do other seeds differ?"
+        commands[shlex.join(["cse", "run", *recipes, "--seeds", "3"])] = "do other seeds agree?"
     width = max(map(len, commands))
     return [*lines, "next:", *(f"  {command:<{width}}  {why}" for command, why in commands.items())]
 

@@ -199,7 +199,7 @@ def test_one_that_fails_does_not_stop_the_others(file, folder, run, store):
     code, out, err = run("bad.toml", file, "--json")
     assert code == 3
     assert [one.recipe for one in results(out)] == ["small"]
-    assert "error: bad seed 3: " in err
+    assert "error: run 1 of 2: bad seed 3: " in err
     assert "/no/such/model" in err
     assert statuses(store) == ["FINISHED"]
 

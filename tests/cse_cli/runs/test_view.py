@@ -125,9 +125,9 @@ def test_what_to_do_next(home):
     ]
     assert [line.split("  ")[1] for line in lines[5:]] == ["cse evaluate bbbbbbbb", "cse leaderboard"]
     other = good.model_copy(update={"recipe": "mini/ifcl_en"})
-    assert "  cse compare mini/simcse_en mini/ifcl_en  is the difference more than chance?" in next_steps([bad, other])
+    assert "  cse compare mini/simcse_en mini/ifcl_en  more than chance?" in next_steps([bad, other])
     assert next_steps([bad]) == [
         "next:",
-        "  cse leaderboard                   every run beside what the papers print",
-        "  cse run mini/simcse_en --seeds 3  how far do other seeds differ?",
+        "  cse leaderboard                   beside the papers' numbers",
+        "  cse run mini/simcse_en --seeds 3  do other seeds agree?",
     ]
