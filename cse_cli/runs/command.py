@@ -11,7 +11,8 @@ from cse_cli.recipe.completion import complete_recipe_or_study
 EPILOG = (
     "Examples:  cse run quickstart  ·  cse run recipes/ifcl_en.toml --seeds 3  ·  "
     "cse run mini/simcse_en --set train.steps=100 --set losses.info_nce.temperature=0.1  ·  "
-    "cse run --resume 3f2a  ·  cse run studies/mini/ifcl_queue_length"
+    "cse run mini/simcse_en --name baseline --tag for=paper  ·  cse run --resume 3f2a  ·  "
+    "cse run studies/mini/ifcl_queue_length"
 )
 
 
@@ -42,6 +43,16 @@ def run(
     patience: Annotated[
         str, typer.Option(help="Kill and repeat a run that tells nothing for so long: 90, 30m, 2h.")
     ] = "2h",
+    name: Annotated[
+        str | None, typer.Option(help="Name in lists; of several runs, what their names begin with.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Tag each run; `cse runs ls --tag KEY=VALUE` finds it."),
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option(help="MLflow experiment; if left out, one a recipe, language and study.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train and score recipes, or all cells of studies; record each run in MLflow."""
@@ -70,6 +81,9 @@ def run(
         parse_duration("--patience", patience),
         dry_run,
         json_,
+        name,
+        tag or [],
+        experiment,
     )
     if here.world > 1:
         among_others(lambda: run_as_rank(request, here))

@@ -38,7 +38,7 @@ def stop_in_the_middle(process: Forked, store: Store, number: signal.Signals) ->
     """Send a signal to the process's group after its first 60 steps; return run id, stdout, stderr."""
     until = time.monotonic() + 120
     while time.monotonic() < until and process.poll() is None:
-        for run in store.client.search_runs([store.experiment]):
+        for run in store.client.search_runs(list(store.experiments())):
             recorded = points(store.client, run.info.run_id, "train/loss")
             if run.info.status == "RUNNING" and recorded and recorded[-1][0] >= 60:
                 os.killpg(process.pid, number)

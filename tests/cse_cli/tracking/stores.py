@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +12,6 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from cse_cli.core.results import Result
-from cse_cli.tracking import location
 from cse_cli.tracking.store import Store, open_store
 
 
@@ -29,10 +26,6 @@ def fresh_store(home: Path) -> Store:
     """Put an empty store where `CSE_HOME` points, and open it."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "mlflow.db").write_bytes(_template())
-    with closing(sqlite3.connect(home / "mlflow.db")) as connection:
-        where = location.artifacts().as_uri()
-        connection.execute("UPDATE experiments SET artifact_location = ? WHERE name = 'cse'", (where,))
-        connection.commit()
     return open_store()
 
 
