@@ -118,12 +118,14 @@ def rm(
 
     from cse_cli.core.formatting import counted
     from cse_cli.tracking.removal import find_removable, remove
+    from cse_cli.tracking.store import answering
 
     found = find_removable(runs)
     for run in found:
         sys.stderr.write(f"{run.run_id[:8]} {run.name} {run.status}\n")
     _ask(f"remove {counted(len(found), 'run')}?", yes)
-    freed = remove(found)
+    with answering():
+        freed = remove(found)
     sys.stdout.write(f"{counted(len(found), 'run')} removed, {decimal(freed)} freed\n")
     sys.stderr.write("`cse runs gc` deletes their records and models for good; until then MLflow can restore them\n")
 
@@ -136,8 +138,10 @@ def gc(
     from rich.filesize import decimal
 
     from cse_cli.tracking.removal import find_garbage, garbage_size
+    from cse_cli.tracking.store import answering
 
-    found = find_garbage()
+    with answering():
+        found = find_garbage()
     size = decimal(garbage_size(found))
     for one in found:
         sys.stdout.write(f"{one.what}: {decimal(garbage_size([one]))}\n")
@@ -145,8 +149,9 @@ def gc(
         sys.stdout.write(f"{size} would be freed\n" if found else "nothing to delete\n")
         return
     _ask(f"delete all of this for good, {size}?", yes)
-    for one in found:
-        one.collect()
+    with answering():
+        for one in found:
+            one.collect()
     sys.stdout.write(f"{size} freed\n")
 
 

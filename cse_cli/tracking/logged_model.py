@@ -21,6 +21,8 @@ from cse_cli.tracking.files import link_folder, local_folder
 DATA = "model.sentence_transformer"
 """Folder of a logged model's artifacts, as MLflow's flavour calls it."""
 KIND = "sentence encoder"
+SCORES = "eval/"
+"""How the names of those metrics of a run begin that are its model's too."""
 _OLD_FOLDER = "model"
 
 
@@ -31,7 +33,6 @@ class SavedModel(BaseModel):
         name: What lists call it.
         folder: Where it lies on this machine.
         about: Shown as its parameters.
-        scores: Key, value, time in milliseconds and step of metrics of the run that are the model's too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,10 +40,9 @@ class SavedModel(BaseModel):
     name: str
     folder: Path
     about: dict[str, str]
-    scores: tuple[tuple[str, float, int, int], ...] = ()
 
     def send(self, client: MlflowClient, run_id: str) -> None:
-        """Make the logged model; what an earlier, interrupted call has made of it is completed.
+        """Make the logged model, with the scores that the run has; what an interrupted call has left is completed.
 
         A server older than MLflow 3 gets the files as the run's artifact "model".
         """
@@ -57,8 +57,9 @@ class SavedModel(BaseModel):
             client.log_artifacts(run_id, str(self.folder), _OLD_FOLDER)
             return
         self._put_files(client, run_id, made)
-        # Of the same time and step: the run keeps one of each.
-        points = [Metric(key, value, time, step, made.model_id) for key, value, time, step in self.scores]
+        # The run's own, to the millisecond: they are written for the run as well, which keeps one of each.
+        scores = [one for one in run.data._metric_objs if one.key.startswith(SCORES)]
+        points = [Metric(one.key, one.value, one.timestamp, one.step, made.model_id) for one in scores]
         if points:
             client.log_batch(run_id, metrics=points)
         if run.outputs is None or not run.outputs.model_outputs:

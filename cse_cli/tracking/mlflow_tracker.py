@@ -44,8 +44,6 @@ from cse_cli.tracking.tracker import Status, Tracker
 from cse_cli.tracking.unsent import Change, DatasetRead, Unsent, missing, sync
 from registry.errors import CseError, TrackingError, UnknownNameError
 
-SCORE = "eval/"
-"""How the names of those metrics begin that are also shown of the run's model."""
 SEND_SECONDS = 2.0
 HEARTBEAT_SECONDS = 60.0
 RETRY_SECONDS = 30.0
@@ -123,7 +121,6 @@ class MlflowTracker(Tracker):
         self._client = store.client
         self._uri = store.uri
         self._began = began or _milliseconds()
-        self._scores: dict[str, Metric] = {}
         self._unsent = Unsent(run_id)
         self._points: SimpleQueue[Metric] = SimpleQueue()
         self._known: dict[str, set[int]] | None = {} if resumed else None
@@ -133,8 +130,8 @@ class MlflowTracker(Tracker):
         self._finished = False
         if resumed:
             self._unsent.end_torn_line()
-        self._sample = sampler()
-        self._thread = StoreThread(self._record_system, sample_seconds())
+        self._sample = sampler() if (seconds := sample_seconds()) else dict
+        self._thread = StoreThread(self._record_system, seconds)
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
         """Record values of a step: on disk at once, in the store at most `SEND_SECONDS` later if more follow."""
@@ -154,9 +151,7 @@ class MlflowTracker(Tracker):
     def _put(self, values: Mapping[str, float], step: int, now: int) -> None:
         self._unsent.append(values, step, now)
         for key, value in values.items():
-            self._points.put(point := Metric(key, value, now, step))
-            if key.startswith(SCORE):
-                self._scores[key] = point
+            self._points.put(Metric(key, value, now, step))
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Set or replace tags."""
@@ -173,8 +168,7 @@ class MlflowTracker(Tracker):
     def model(self, path: Path, name: str, about: Mapping[str, str]) -> None:
         """Keep a model that lies in a folder, as the run's outcome: with its name, what it is, and the run's scores."""
         self.flush()
-        scores = tuple((one.key, one.value, one.timestamp, one.step) for one in self._scores.values())
-        self._change(Change(model=SavedModel(name=name, folder=path, about=dict(about), scores=scores)))
+        self._change(Change(model=SavedModel(name=name, folder=path, about=dict(about))))
 
     def dataset(self, name: str, digest: str, context: str, source: str) -> None:
         """Record a data set the run read."""
@@ -279,16 +273,25 @@ def start_run(
 
 def _create(store: Store, name: str, params: Mapping[str, str], tags: Mapping[str, str], experiment: str | None) -> str:
     standard = {"mlflow.user": _user(), "mlflow.source.name": "cse", "mlflow.source.type": "LOCAL"}
-    if PARENT in tags:  # MLflow shows a run below another one of the same experiment only
-        place = str(store.client.get_run(tags[PARENT]).info.experiment_id)
-    else:
-        place = store.experiment(experiment or location.experiment())
+    place = _experiment_of(store.client, tags.get(PARENT)) or store.experiment(experiment or location.experiment())
     run = store.client.create_run(place, tags={**standard, **tags}, run_name=name)
     run_id = str(run.info.run_id)
     values = [Param(legal_name(key), _cut(value)) for key, value in params.items()]
     if values:
         store.client.log_batch(run_id, params=values)
     return run_id
+
+
+def _experiment_of(client: MlflowClient, parent: str | None) -> str | None:
+    """Return where a run lies, since MLflow shows one below another of the same experiment only; None in no store."""
+    if parent is None:
+        return None
+    try:
+        return str(client.get_run(parent).info.experiment_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":  # else another machine's store has it
+            raise
+        return None
 
 
 def _reopen(client: MlflowClient, run_id: str, name: str, tags: Mapping[str, str]) -> int:

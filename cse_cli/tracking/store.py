@@ -115,6 +115,20 @@ def patience(seconds: int, retries: int = 0) -> Iterator[None]:
                 os.environ[name] = value
 
 
+@contextmanager
+def answering() -> Iterator[None]:
+    """Turn what MLflow raises where a store does not take a call into one message.
+
+    Raises:
+        TrackingError: The store did not take it.
+    """
+    try:
+        yield
+    except REFUSED as error:
+        address = without_password(location.uri())
+        raise TrackingError(f"the tracking store {address} did not do it: {reason(error)}", "run it again") from error
+
+
 def within(seconds: float, call: Callable[[], T]) -> T:
     """Return what `call` does, or raise TimeoutError: name look-up has no time limit of its own."""
     answer: Future[T] = Future()

@@ -41,8 +41,9 @@ def sampler() -> Callable[[], dict[str, float]]:
     def sample() -> dict[str, float]:
         values: dict[str, float] = {}
         for monitor in monitors:
-            monitor.collect_metrics()
-            values |= monitor.aggregate_metrics()
+            with suppress(Exception):  # a GPU that is lost; the run will tell
+                monitor.collect_metrics()
+                values |= monitor.aggregate_metrics()
             monitor.clear_metrics()
         return {f"system/{name}": value for name, value in values.items() if not hidden.match(name)}
 

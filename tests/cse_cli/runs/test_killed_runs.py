@@ -20,6 +20,12 @@ pytestmark = pytest.mark.process
 STEPS = 400
 
 
+@pytest.fixture(autouse=True)
+def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sample the machine often, so that signals and kills fall between and into such records too."""
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
+
+
 def cse(*arguments: object, folder: Path) -> Forked:
     return Forked(["cse_cli", "run", *arguments, "--device", "cpu", "--json"], folder)
 

@@ -75,8 +75,10 @@ def test_a_model_refused_is_sent_later_even_if_the_run_s_folder_has_gone(
 
 
 def test_sent_twice_it_is_one(store: Store, model: Path) -> None:
-    run_id = tracking.start("run", {}, {}).run_id
-    saved = SavedModel(name="run", folder=model, about={"a": "1"}, scores=(("eval/avg", 1.0, 1000, 1),))
+    tracker = tracking.start("run", {}, {})
+    tracker.metrics({"eval/avg": 1.0}, 1)
+    tracker.flush()
+    run_id, saved = tracker.run_id, SavedModel(name="run", folder=model, about={"a": "1"})
     for _ in range(2):
         saved.send(store.client, run_id)
     (made,) = logged(store, run_id)

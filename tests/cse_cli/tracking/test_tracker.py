@@ -179,6 +179,7 @@ def test_the_first_end_counts(store: Store) -> None:
 
 def test_the_machine_is_sampled_while_a_run_is_recorded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.05")
+    monkeypatch.delenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING")
     tracker = tracking.start("run", {}, {})
     until = time.monotonic() + 20
     while not (found := store.client.get_run(tracker.run_id).data.metrics) and time.monotonic() < until:
