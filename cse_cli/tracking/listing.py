@@ -186,11 +186,11 @@ def _dev(result: Result) -> float | None:
 
 
 def _notes(run: RecordedRun) -> Iterator[str]:
-    usual = f"{run.tags.get(RECIPE)} seed {run.tags.get(SEED)}"
+    recipe = run.tags.get(RECIPE)
     if TUNE in run.tags:
         trial = run.tags.get(TRIAL)
         yield f"search {run.tags[TUNE]}" if trial is None else f"trial {trial}"
-    elif RECIPE in run.tags and run.name != usual:
+    elif run.name not in (recipe, f"{recipe} seed {run.tags.get(SEED)}"):
         yield f"'{run.name}'"
     yield from (f"{key}={value}" if value else key for key, value in sorted(own_tags(run).items()))
     if CONFIRMS in run.tags:

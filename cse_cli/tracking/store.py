@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from alembic.util.exc import CommandError
@@ -89,7 +89,7 @@ class Store:
         return str(found.experiment_id)
 
 
-def every_page(search: Callable[[str | None], PagedList[T]]) -> Iterator[T]:
+def every_page(search: Callable[[str | None], PagedList[Any]]) -> Iterator[Any]:
     """Yield what a search of MLflow finds, page by page; it is called with the token of a page."""
     token: str | None = None
     while True:

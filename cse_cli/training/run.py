@@ -295,7 +295,7 @@ def record_outcome(
 
 
 def final_metrics(result: Result, evaluators: Mapping[str, Evaluator]) -> dict[str, float]:
-    """Return what the tracking store gets of a result: averages, what a table shows of each evaluator, shares of time.
+    """Return what the tracking store gets of a result: averages, and what a table shows of each evaluator.
 
     Args:
         result: Of the finished run.
@@ -312,8 +312,7 @@ def final_metrics(result: Result, evaluators: Mapping[str, Evaluator]) -> dict[s
         for metric in evaluator.shown_metrics()
         if metric in result.scores[name]
     }
-    shares = {} if result.speed is None else {f"speed/share_{k}": v for k, v in result.speed.shares.items()}
-    return {**{name: value for name, value in averages.items() if value is not None}, **scores, **shares}
+    return {**{name: value for name, value in averages.items() if value is not None}, **scores}
 
 
 def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run_id: str) -> Result:

@@ -36,6 +36,7 @@ def record(home: Path, name: str = "run", parent: str | None = None, **more: str
     folder.create()
     (folder.path / "model").mkdir()
     (folder.path / "model" / "weights").write_bytes(bytes(WEIGHTS))
+    tracker.text("resolved.toml", "a = 1")
     tracker.metrics({"eval/avg": 50.0}, 3)
     tracker.model(folder.path / "model", name, {})
     tracker.finish("FINISHED")
