@@ -253,7 +253,7 @@ def start_run(
     with defer_signals() as waiting:
         store = open_store()
         sync(store)
-        tags = {**_process(), **tags}
+        tags = {**tags, **_process(), **tags}  # MLflow shows them in this order
         try:
             if run_id is None:
                 own = {**tags, **({PARENT: parent} if parent is not None else {})}

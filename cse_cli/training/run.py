@@ -39,6 +39,8 @@ from registry.types import Evaluator
 
 AVERAGE = "eval/avg"
 """The metric by which tables of runs are sorted: `Result.average`."""
+_DIGITS = 4
+"""Of averages: MLflow's pages show all that there are, and these are means of scores rounded to two."""
 
 
 def prepare(job: Job, observer: Observer) -> Prepared:
@@ -312,7 +314,8 @@ def final_metrics(result: Result, evaluators: Mapping[str, Evaluator]) -> dict[s
         for metric in evaluator.shown_metrics()
         if metric in result.scores[name]
     }
-    return {**{name: value for name, value in averages.items() if value is not None}, **scores}
+    known = {name: round(value, _DIGITS) for name, value in averages.items() if value is not None}
+    return {**known, **scores}
 
 
 def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run_id: str) -> Result:

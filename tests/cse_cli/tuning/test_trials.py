@@ -76,9 +76,10 @@ def below(run_id):
 
 def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
     notes = Notes()
-    outcome = search(asked, notes)
+    outcome = search(asked, notes, tags={"for": "the paper"})
     assert (outcome.ran, outcome.ending, outcome.counts["complete"]) == (3, "budget", 3)
     trials = below(outcome.run_id)
+    assert {(run.experiment, run.tags["for"]) for run in trials} == {("tune/search", "the paper")}
     assert [(run.name, run.status, run.tags["cse.tune"], run.tags["cse.trial"]) for run in trials] == [
         (f"trial {number} of search", "FINISHED", "search", str(number)) for number in range(3)
     ]
