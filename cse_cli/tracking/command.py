@@ -114,11 +114,10 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove runs, and those below them as a search's trials: from lists, and their folders for good."""
-    from rich.filesize import decimal
-
     from cse_cli.core.formatting import counted
     from cse_cli.tracking.removal import find_removable, remove
     from cse_cli.tracking.store import answering
+    from cse_cli.tracking.view import print_removed
 
     found = find_removable(runs)
     for run in found:
@@ -126,8 +125,7 @@ def rm(
     _ask(f"remove {counted(len(found), 'run')}?", yes)
     with answering():
         freed = remove(found)
-    sys.stdout.write(f"{counted(len(found), 'run')} removed, {decimal(freed)} freed\n")
-    sys.stderr.write("`cse runs gc` deletes their records and models for good; until then MLflow can restore them\n")
+    print_removed(found, freed)
 
 
 def gc(
@@ -135,24 +133,21 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete for good what was removed, folders without a run, and checkpoints that finished runs have left."""
-    from rich.filesize import decimal
-
     from cse_cli.tracking.removal import find_garbage, garbage_size
     from cse_cli.tracking.store import answering
+    from cse_cli.tracking.view import print_freed, print_garbage
 
     with answering():
         found = find_garbage()
-    size = decimal(garbage_size(found))
-    for one in found:
-        sys.stdout.write(f"{one.what}: {decimal(garbage_size([one]))}\n")
+    size = garbage_size(found)
+    print_garbage({one.what: garbage_size([one]) for one in found}, size)
     if not found or dry_run:
-        sys.stdout.write(f"{size} would be freed\n" if found else "nothing to delete\n")
         return
-    _ask(f"delete all of this for good, {size}?", yes)
+    _ask("delete all of this for good?", yes)
     with answering():
         for one in found:
             one.collect()
-    sys.stdout.write(f"{size} freed\n")
+    print_freed(size)
 
 
 def _ask(question: str, yes: bool) -> None:

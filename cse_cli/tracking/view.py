@@ -10,12 +10,14 @@ from itertools import pairwise
 from typing import Any
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
 
 from cse_cli.core.console import write_json
+from cse_cli.core.formatting import counted
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, plain_table
 from cse_cli.tracking.listing import Summary, summary
-from cse_cli.tracking.reader import RunDetails
+from cse_cli.tracking.reader import RecordedRun, RunDetails
 
 RUNS_SCHEMA = 2
 """Of the JSON of `cse runs ls` and `show`: since 2 a run whose process is gone is "GONE", no longer "STALE"."""
@@ -69,6 +71,29 @@ def write_runs_json(runs: Sequence[Summary]) -> None:
 
 def _plain(run: Summary) -> dict[str, Any]:
     return {**asdict(run), "started": run.started.isoformat()}
+
+
+def print_removed(found: Sequence[RecordedRun], freed: int) -> None:
+    """Print that runs were removed, and how many bytes are free by that."""
+    sys.stdout.write(f"{counted(len(found), 'run')} removed, {decimal(freed)} freed\n")
+    sys.stderr.write("MLflow can restore their records until `cse runs gc`\n")
+
+
+def print_garbage(sizes: Mapping[str, int], size: int) -> None:
+    """Print what can be deleted for good.
+
+    Args:
+        sizes: What → bytes that are free where it alone goes.
+        size: Bytes that are free where all of it goes: files of several names go with their last one.
+    """
+    for what, alone in sizes.items():
+        sys.stdout.write(f"{what}: {decimal(alone)}\n")
+    sys.stdout.write(f"{decimal(size)} would be freed\n" if sizes else "nothing to delete\n")
+
+
+def print_freed(size: int) -> None:
+    """Print how many bytes are free now."""
+    sys.stdout.write(f"{decimal(size)} freed\n")
 
 
 def print_details(details: RunDetails) -> None:
