@@ -102,9 +102,9 @@ def _tracking_store() -> Iterator[Check]:
         yield Check("tracking store", "problem", str(error))
         return
     yield Check("tracking store", "ok", f"{shown}; {len(runs)} runs")
-    if stale := [run.run_id[:8] for run in runs if run.status == "STALE"]:
-        ids = ", ".join(stale[:5])
-        yield Check("stale runs", "note", f"{len(stale)} runs say RUNNING but are gone: {ids}; `cse runs close RUN`")
+    if gone := [run.run_id[:8] for run in runs if run.status == "GONE"]:
+        ids = ", ".join(gone[:5])
+        yield Check("gone runs", "note", f"{len(gone)} runs say RUNNING but are gone: {ids}; `cse runs close RUN`")
     if kept := waiting():
         yield Check("records waiting", "note", f"{len(kept)} runs have records not sent yet; `cse runs sync`")
 

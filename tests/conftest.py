@@ -51,6 +51,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     monkeypatch.setenv("CSE_HOME", str(folder))
     for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(variable, raising=False)
+    if not request.node.get_closest_marker("process"):  # a sample in every test's database takes time
+        monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
     for variable, real in FOLDERS.items():
         if request.node.get_closest_marker("data"):
             monkeypatch.setenv(variable, str(real))

@@ -20,7 +20,7 @@ from cse_cli.recipe.load import load
 from cse_cli.tracking import NullTracker
 from cse_cli.tracking.reader import finished_results
 from cse_cli.training.build import Job
-from cse_cli.training.run import execute, prepare
+from cse_cli.training.run import execute, family, prepare
 from cse_cli.training.trainer import Trainer
 from registry import EVALUATORS, LOSSES
 from registry.encoders.saved import open_encoder
@@ -197,7 +197,9 @@ def test_artifacts_say_what_ran(parts, home, tmp_path):
     result = run("mini/simcse_en", parts)
     names = {file.path for file in store.client.list_artifacts(result.run_id)}
     files = {"recipe.toml", "resolved.toml", "commits.json", "environment.json", "result.json"}
-    assert names == files | {"model", "series"}
+    assert names == files | {"series"}
+    (model,) = store.client.search_logged_models(list(store.experiments()))
+    assert (model.source_run_id, model.name) == (result.run_id, "mini-simcse_en seed 5")
     path = store.client.download_artifacts(result.run_id, "recipe.toml", str(tmp_path))
     assert Path(path).read_text() == (FOLDER / "mini" / "simcse_en.toml").read_text()
     path = store.client.download_artifacts(result.run_id, "environment.json", str(tmp_path))
@@ -206,6 +208,35 @@ def test_artifacts_say_what_ran(parts, home, tmp_path):
     assert {(one.dataset.name, one.tags[0].value) for one in inputs} == {
         ("text.tsv", "training"), ("graded_pairs/dev", "evaluation"),
     }  # fmt: skip
+
+
+def test_what_a_person_reads_first_in_mlflow(parts, home):
+    store = fresh_store(home)
+    result = run("mini/ifcl_en", parts, "evaluate.untrained=true")
+    recorded = store.client.get_run(result.run_id)
+    place = store.client.get_experiment(recorded.info.experiment_id)
+    assert place.name == "mini/ifcl_en"
+    tags = recorded.data.tags
+    assert (tags["recipe"], tags["method"], tags["encoder"], tags["seed"]) == ("mini/ifcl_en", "IFCL", "tiny", "5")
+    assert "train.batch_size=4" in tags["cse.set"].split("; ")
+    names = set(recorded.data.metrics)
+    assert {"dev/spearman", "dev/pearson", "eval/stsb_dev.spearman", "train/loss"} <= names
+    assert not [name for name in names if name.endswith(("_all", "_mean", "_wmean", "_low", "_high"))]
+    assert len(names) <= 40 - 12  # the whole recipe has seven test sets
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "experiment"),
+    [
+        ("mini/ifcl_en_no_tl", "en", "mini/ifcl_en"),
+        ("simcse_en_roberta_large", "en", "simcse_en"),
+        ("simcse_zh_cstsb", "zh", "simcse_zh"),
+        ("quickstart", "en", "quickstart"),
+        ("mine_end", "en", "mine_end"),
+    ],
+)
+def test_variants_of_a_recipe_are_in_one_experiment(name, language, experiment):
+    assert family(name, language) == experiment
 
 
 def test_a_queue_and_a_momentum_encoder_have_a_traceable_distance(parts, home):

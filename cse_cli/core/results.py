@@ -134,6 +134,27 @@ class Result(BaseModel):
     run_id: str | None = None
     finished: datetime
 
+    def average(self, *, untrained: bool = False) -> float | None:
+        """Return the mean of the test scores, each rounded as papers print it; None where one is missing.
+
+        It is over SimCSE's seven sets where all are scored, else over all evaluators that report the metric that
+        selects, without the one that selects and those whose name ends with "dev".
+
+        Args:
+            untrained: Before training, over the same evaluators.
+        """
+        selecting, _, metric = (self.select or ".spearman").rpartition(".")
+        tests = [name for name in self.scores if name != selecting and not name.endswith("dev")]
+        wanted = list(STS_TASKS) if set(STS_TASKS) <= set(tests) else tests
+        wanted = [name for name in wanted if metric in self.scores[name]]
+        return paper_average(self.untrained if untrained else self.scores, wanted, metric) if wanted else None
+
+    @property
+    def gain(self) -> float | None:
+        """How much more the average is than before training, where both are known."""
+        after, before = self.average(), self.average(untrained=True)
+        return None if after is None or before is None else after - before
+
 
 def paper_average(scores: Scores, evaluators: Sequence[str], metric: str) -> float | None:
     """Return the papers' average: of scores rounded to two decimals; None where one is missing."""

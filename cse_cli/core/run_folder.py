@@ -40,6 +40,7 @@ class RunFolder:
         source: File the recipe was read from.
         resolved: The resolved recipe, the run's own seed in it.
         commits: Repository of the hub → the commit that the run uses, also when it is resumed.
+        store: Address of the tracking store that has it, without a password; empty where an older version wrote it.
     """
 
     run_id: str
@@ -47,6 +48,7 @@ class RunFolder:
     source: Path
     resolved: dict[str, Any]
     commits: dict[str, str] = field(default_factory=dict)
+    store: str = ""
 
     @property
     def seed(self) -> int:
@@ -63,7 +65,7 @@ class RunFolder:
         write_atomically(self.path / "resolved.toml", to_toml(self.resolved))
         document = {
             "schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "source": str(self.source),
-            "commits": self.commits, "resolved": self.resolved,
+            "commits": self.commits, "store": self.store, "resolved": self.resolved,
         }  # fmt: skip
         write_atomically(self.path / "run.json", json.dumps(document, indent=1))
 
@@ -133,7 +135,8 @@ def find(run: str) -> RunFolder:
 def _read(file: Path) -> RunFolder:
     content = json.loads(file.read_text(encoding="utf-8"))
     commits = content.get("commits", {})  # older folders have none
-    return RunFolder(content["run_id"], content["recipe"], Path(content["source"]), content["resolved"], commits)
+    source, store = Path(content["source"]), content.get("store", "")
+    return RunFolder(content["run_id"], content["recipe"], source, content["resolved"], commits, store)
 
 
 def log_of(run_id: str) -> Path:

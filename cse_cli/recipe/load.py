@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import copy
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cse_cli.core.formatting import setting_text
+from cse_cli.core.run_folder import FREE_ON_RESUME
 from cse_cli.recipe.errors import Keys, Origins, Problem, RecipeError, Source, dotted, read_source
 from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of
 from cse_cli.recipe.schema import Recipe
@@ -54,9 +56,11 @@ class LoadedRecipe(WrittenRecipe):
 
     Args:
         recipe: Complete and validated.
+        changes: What overrides have changed of the files, `key=value` or `no key`; neither the seed nor prose.
     """
 
     recipe: Recipe
+    changes: tuple[str, ...] = ()
 
 
 def load(name_or_path: str, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> LoadedRecipe:
@@ -113,7 +117,30 @@ def _validated(written: WrittenRecipe, changes: Sequence[Override]) -> LoadedRec
     tables, where = apply(written.tables, changes)
     labels = [(keys, change.label) for keys, change in zip(where, changes, strict=True) if not change.unset]
     origins = Origins(written.origins.sources, (*written.origins.overrides, *labels))
-    return LoadedRecipe(written.name, written.path, tables, origins, validate(tables, origins))
+    before = written.changes if isinstance(written, LoadedRecipe) else ()
+    made = (*before, *_described(written.tables, zip(where, changes, strict=True)))
+    return LoadedRecipe(written.name, written.path, tables, origins, validate(tables, origins), made)
+
+
+def _described(tables: dict[str, Any], changes: Iterable[tuple[Keys, Override]]) -> Iterator[str]:
+    """Yield what overrides change of tables, as a list of runs shows it."""
+    for keys, change in changes:
+        if keys == ("train", "seed") or keys[0] in FREE_ON_RESUME:
+            continue
+        if change.unset:
+            yield f"no {dotted(keys)}"
+        elif _value(tables, keys) != change.value:
+            yield f"{dotted(keys)}={setting_text(change.value)}"
+
+
+def _value(tables: Any, keys: Keys) -> Any:
+    """Return the value at a path; None where it leads nowhere."""
+    for key in keys:
+        try:
+            tables = tables[key]
+        except (LookupError, TypeError):
+            return None
+    return tables
 
 
 def chain(path: Path, *, study: bool = False) -> tuple[Source, ...]:

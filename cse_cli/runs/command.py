@@ -11,8 +11,26 @@ from cse_cli.recipe.completion import complete_recipe_or_study
 EPILOG = (
     "Examples:  cse run quickstart  ·  cse run recipes/ifcl_en.toml --seeds 3  ·  "
     "cse run mini/simcse_en --set train.steps=100 --set losses.info_nce.temperature=0.1  ·  "
-    "cse run --resume 3f2a  ·  cse run studies/mini/ifcl_queue_length"
+    "cse run mini/simcse_en --name baseline --tag for=paper  ·  cse run --resume 3f2a  ·  "
+    "cse run studies/mini/ifcl_queue_length"
 )
+
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Runs at once, of a study, recipes or seeds; one a CUDA device if left out.")
+]
+Processes = Annotated[
+    int | None, typer.Option(min=1, help="Processes that share each run and its batch; one a CUDA device if left out.")
+]
+On = Annotated[
+    str | None, typer.Option(metavar="CLUSTER", help="Run on a Ray cluster: auto, ray://… or local-cluster.")
+]
+Name = Annotated[str | None, typer.Option(help="Name in lists; of several runs, what their names begin with.")]
+Tag = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Tag each run; `cse runs ls --tag KEY=VALUE` finds it.")
+]
+Experiment = Annotated[
+    str | None, typer.Option(help="MLflow experiment; if left out, one for each method and language, and each study.")
+]
 
 
 def run(
@@ -27,22 +45,16 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Build all, show one batch of each view, stop.")] = False,
     resume: Annotated[str | None, typer.Option(help="Take up the run whose id starts so.")] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Runs at once, of a study, recipes or seeds; one a CUDA device if left out."),
-    ] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes that share each run and its batch; one a CUDA device if left out."),
-    ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option(metavar="CLUSTER", help="Run on a Ray cluster: auto, ray://… or local-cluster."),
-    ] = None,
+    workers: Workers = None,
+    processes: Processes = None,
+    on: On = None,
     patience: Annotated[
         str, typer.Option(help="Kill and repeat a run that tells nothing for so long: 90, 30m, 2h.")
     ] = "2h",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.")] = False,
+    name: Name = None,
+    tag: Tag = None,
+    experiment: Experiment = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train and score recipes, or all cells of studies; record each run in MLflow."""
@@ -72,6 +84,9 @@ def run(
         dry_run,
         json_,
         quiet,
+        name,
+        tag or [],
+        experiment,
     )
     if here.world > 1:
         among_others(lambda: run_as_rank(request, here))

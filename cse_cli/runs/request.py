@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cse_cli.core.run_folder import RunFolder, find
 from cse_cli.recipe.load import load
 from cse_cli.runs.executor import PATIENCE_SECONDS
+from cse_cli.tracking import tags
 from cse_cli.training.build import Job
 from registry.errors import CseError
 
@@ -30,6 +32,9 @@ class RunRequest:
         dry_run: Print what would be run.
         as_json: Print one JSON document.
         quiet: Show results and errors alone.
+        name: Of the run in lists; of several, what their own names begin with.
+        tags: `key=value` texts.
+        experiment: In which runs are recorded.
     """
 
     recipes: Sequence[str] = ()
@@ -46,6 +51,9 @@ class RunRequest:
     dry_run: bool = False
     as_json: bool = False
     quiet: bool = False
+    name: str | None = None
+    tags: Sequence[str] = ()
+    experiment: str | None = None
 
     def jobs(self) -> list[Job]:
         """Return the runs asked for, in order.
@@ -54,11 +62,26 @@ class RunRequest:
             CseError: Nothing to run, options that exclude each other, or recipes with errors.
         """
         if self.resume is not None:
-            return [self._resumed(find(self.resume))]
+            return [self.labelled(self._resumed(find(self.resume)), several=False)]
         if not self.recipes:
             raise CseError("no recipe given", "try `cse run quickstart`; `cse list recipes` shows all")
         seeds: Sequence[int | None] = self.seed_list() or [None]
-        return [self._job(recipe, seed) for recipe in self.recipes for seed in seeds]
+        jobs = [self._job(recipe, seed) for recipe in self.recipes for seed in seeds]
+        return [self.labelled(job, several=len(jobs) > 1) for job in jobs]
+
+    def labelled(self, job: Job, *, several: bool) -> Job:
+        """Return a job with the name, the tags and the experiment asked for.
+
+        Args:
+            job: To be named.
+            several: Whether it is one of several: then the name is put before its own.
+
+        Raises:
+            CseError: A tag cannot be read, or is one that `cse` sets itself.
+        """
+        name = job.run_name if self.name is None else f"{self.name}: {job.name}" if several else self.name
+        labels = {**job.tags, **parse_tags(self.tags)}
+        return replace(job, run_name=name, tags=labels, experiment=self.experiment or job.experiment)
 
     def seed_list(self) -> list[int]:
         """Return the seeds asked for; empty for each recipe's own.
@@ -109,3 +132,22 @@ def parse_seeds(text: str) -> list[int]:
             "use 3 for seeds 0, 1, 2, or a list such as 1,5,7",
         )
     return numbers
+
+
+def parse_tags(texts: Sequence[str]) -> dict[str, str]:
+    """Return the tags that `key=value` texts mean.
+
+    Raises:
+        CseError: One has no value, a key that no store takes, or one that `cse` or MLflow sets.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not value or not re.fullmatch(r"[\w. /-]+", key):
+            raise CseError(
+                f"--tag: '{text}' is not key=value", "letters, digits, '_', '-', '.', '/' in the key: --tag paper=v2"
+            )
+        if key.startswith(("cse.", "mlflow.")) or key in tags.FOR_PEOPLE:
+            raise CseError(f"--tag: '{key}' is set by cse itself", "choose another key")
+        found[key] = value
+    return found

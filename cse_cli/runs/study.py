@@ -13,8 +13,8 @@ from cse_cli.core.run_folder import RunFolder, is_finished, log_of, unfinished_r
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.study import Study, load_study
 from cse_cli.runs.executor import Executor, as_ended
-from cse_cli.runs.request import RunRequest
-from cse_cli.tracking import tags
+from cse_cli.runs.request import RunRequest, parse_tags
+from cse_cli.tracking import location, tags
 from cse_cli.tracking.reader import RecordedRun, finished_results, list_runs
 from cse_cli.tracking.unsent import waiting
 from cse_cli.training.build import Job
@@ -56,6 +56,7 @@ class StudyPlan:
         name: As the command line has it.
         runs: Each different one once, seed by seed: an unfinished study has whole tables of few seeds, not a few rows.
         before: Those that are finished, with their results.
+        request: What was asked for, with the names and tags of runs.
     """
 
     name: str
@@ -64,6 +65,7 @@ class StudyPlan:
     seeds: tuple[int, ...]
     runs: tuple[StudyRun, ...]
     before: dict[Key, Result] = field(repr=False)
+    request: RunRequest = field(default_factory=RunRequest, repr=False)
 
     @property
     def open(self) -> list[StudyRun]:
@@ -126,7 +128,9 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
     for cell in made:
         different.setdefault(cell.hash, cell)
     runs = tuple(StudyRun(cell, seed, cell_tag(study, cell)) for seed in seeds for cell in different.values())
-    return StudyPlan(name, study, tuple(made), seeds, runs, finished_runs(run.key for run in runs))
+    parse_tags(request.tags)
+    before = finished_runs(run.key for run in runs)
+    return StudyPlan(name, study, tuple(made), seeds, runs, before, request)
 
 
 def finished_runs(keys: Iterable[Key]) -> dict[Key, Result]:
@@ -173,7 +177,7 @@ def run_study(plan: StudyPlan, device: str, executor: Executor, observer: StudyO
     todo = plan.open if executor.one_by_one else sorted(plan.open, key=_length, reverse=True)
     failures: list[StudyFailure] = []
     ran = 0
-    for run, end in as_ended(executor, _jobs(todo, device, observer, alone=executor.one_by_one)):
+    for run, end in as_ended(executor, _jobs(plan, todo, device, observer, alone=executor.one_by_one)):
         if isinstance(end, TrackingError):
             raise end
         if isinstance(end, CseError):
@@ -188,7 +192,7 @@ def run_study(plan: StudyPlan, device: str, executor: Executor, observer: StudyO
 
 
 def _jobs(
-    todo: Sequence[StudyRun], device: str, observer: StudyObserver, *, alone: bool
+    plan: StudyPlan, todo: Sequence[StudyRun], device: str, observer: StudyObserver, *, alone: bool
 ) -> Iterator[tuple[StudyRun, Job, Observer]]:
     """Yield what is to be run: a run that another command has done, or is at, since the study was planned is not."""
     for number, run in enumerate(todo, 1):
@@ -198,8 +202,9 @@ def _jobs(
         elif not _is_done(recorded):
             observer.begins(run, number, len(todo))
             loaded, resume = run.cell.load(run.seed), _resumable(run, recorded)
-            job = Job(loaded, run.seed, device, resume, may_restart=True, study=run.tag)
-            yield run, job, observer.observer_of(run, alone=alone)
+            study = location.experiment(plan.study.name)
+            job = Job(loaded, run.seed, device, resume, may_restart=True, study=run.tag, experiment=study)
+            yield run, plan.request.labelled(job, several=True), observer.observer_of(run, alone=alone)
 
 
 def _length(run: StudyRun) -> float:

@@ -25,6 +25,7 @@ def start(
     tags: Mapping[str, str],
     run_id: str | None = None,
     parent: str | None = None,
+    experiment: str | None = None,
 ) -> Tracker:
     """Open the store and create a run, or re-open one; also sends what earlier runs could not.
 
@@ -33,7 +34,8 @@ def start(
         params: What was set. Ignored when a run is re-opened: a run's parameters do not change.
         tags: What it belongs to; see `cse_cli.tracking.location` for the names other commands read.
         run_id: Run to go on with. Points it already has are not recorded twice.
-        parent: Run this one belongs to.
+        parent: Run this one belongs to; it is recorded in the same experiment.
+        experiment: Name of the experiment that a new run is recorded in; made where it is new. None is the usual one.
 
     Raises:
         TrackingError: The store cannot be opened; known within ten seconds.
@@ -41,4 +43,4 @@ def start(
     """
     from cse_cli.tracking.mlflow_tracker import start_run
 
-    return start_run(name, params, tags, run_id, parent)
+    return start_run(name, params, tags, run_id, parent, experiment)

@@ -17,12 +17,15 @@ import typer
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import home
 from cse_cli.tracking import location
-from registry.errors import TrackingError
+from registry.errors import CseError, TrackingError
 
 if TYPE_CHECKING:
     from cse_cli.tracking.store import Store
 
-RUNS_EPILOG = "Examples:  cse runs ls  ·  cse runs ls --live  ·  cse runs show 3f2a --json  ·  cse runs stop 3f2a"
+RUNS_EPILOG = (
+    "Examples:  cse runs ls  ·  cse runs ls --live  ·  cse runs show 3f2a --json  ·  cse runs stop 3f2a  ·  "
+    "cse runs rm 3f2a"
+)
 UI_EPILOG = "Examples:  cse ui  ·  cse ui --port 5555 --no-browser"
 
 HOST = "127.0.0.1"
@@ -32,28 +35,42 @@ _STARTUP_SECONDS = 120.0
 _STOP_SECONDS = 10.0
 
 Run = Annotated[str, typer.Argument(help="Run: the first characters of its id, or its name.")]
+Runs = Annotated[list[str], typer.Argument(metavar="RUN", help="Runs: the first characters of their ids, or names.")]
 RunId = Annotated[str, typer.Argument(help="Run: the first characters of its id.")]
 RunIds = Annotated[list[str], typer.Argument(metavar="RUN", help="Runs: the first characters of their ids.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 def ls(
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 50,
+    recipe: Annotated[str | None, typer.Option(help="Of this recipe: its name, or a pattern such as 'mini/*'.")] = None,
+    status: Annotated[str | None, typer.Option(help="finished, running, failed, killed or gone.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="KEY[=VALUE]", help="With this tag; of several, with all.")
+    ] = None,
+    experiment: Annotated[str | None, typer.Option(help="Of this MLflow experiment, or a pattern.")] = None,
+    since: Annotated[str | None, typer.Option(help="Started since: 2026-11-21, or 3h, 2d for so long ago.")] = None,
+    sort: Annotated[
+        str, typer.Option(help="started, avg, gain, dev or seconds, the highest first; recipe, name or status.")
+    ] = "started",
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
     live: Annotated[bool, typer.Option("--live", help="Watch the runs at work, until q or Ctrl-C.")] = False,
     json_: Json = False,
 ) -> None:
-    """List runs, newest first; STALE is a run whose process is gone."""
+    """List runs, newest first; a run is GONE whose process has ended without a word."""
     if live:
         _ls_live(limit, json_)
         return
-    from cse_cli.tracking.reader import list_runs
+    from cse_cli.tracking.listing import RunQuery, check_order
     from cse_cli.tracking.unsent import waiting
-    from cse_cli.tracking.view import print_runs, summary, write_runs_json
+    from cse_cli.tracking.view import print_runs, write_runs_json
 
-    runs = [summary(run) for run in list_runs(limit=limit)]
+    query = RunQuery(recipe, status, tag or (), experiment, since, check_order(sort), limit)
+    runs = query.lines()
     (write_runs_json if json_ else print_runs)(runs)
-    if not runs:
+    if not runs and query.is_open:
         sys.stderr.write("no run yet\n  → `cse run quickstart` makes one in about two minutes\n")
+    elif not runs:
+        sys.stderr.write("no such run\n  → `cse runs ls` without options shows all\n")
     if kept := len(waiting()):
         sys.stderr.write(f"{kept} run(s) have records their tracking store has not taken\n  → `cse runs sync`\n")
 
@@ -90,6 +107,62 @@ def close(
     closed = close_run(find_run(run), force)
     forget_status(closed.run_id)
     sys.stdout.write(f"{closed.run_id[:8]} {closed.name}: {closed.status}\n")
+
+
+def rm(
+    runs: Runs,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove runs, and those below them as a search's trials: from lists, and their folders for good."""
+    from cse_cli.core.formatting import counted
+    from cse_cli.tracking.removal import find_removable, remove
+    from cse_cli.tracking.store import answering
+    from cse_cli.tracking.view import print_removed
+
+    found = find_removable(runs)
+    for run in found:
+        sys.stderr.write(f"{run.run_id[:8]} {run.name} {run.status}\n")
+    _ask(f"remove {counted(len(found), 'run')}?", yes)
+    with answering():
+        freed = remove(found)
+    print_removed(found, freed)
+
+
+def gc(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete for good what was removed, folders without a run, and checkpoints that finished runs have left."""
+    from cse_cli.tracking.removal import find_garbage, garbage_size
+    from cse_cli.tracking.store import answering
+    from cse_cli.tracking.view import print_freed, print_garbage
+
+    with answering():
+        found = find_garbage()
+    size = garbage_size(found)
+    print_garbage({one.what: garbage_size([one]) for one in found}, size)
+    if not found or dry_run:
+        return
+    _ask("delete all of this for good?", yes)
+    with answering():
+        for one in found:
+            one.collect()
+    print_freed(size)
+
+
+def _ask(question: str, yes: bool) -> None:
+    """Ask before something is deleted.
+
+    Raises:
+        CseError: Nobody can be asked.
+        Exit: The answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CseError(f"{question} Nobody can be asked here", "--yes does it without asking")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(1)
 
 
 def stop(
@@ -172,15 +245,22 @@ def _serve(port: int, no_browser: bool) -> None:
         process = subprocess.Popen(_server(store, port), env=settings, stdout=file, stderr=file)
         try:
             if _is_up(process, port):
-                # Without the parameter the pages open in their view for chat applications.
-                view = f"experiments/{store.experiment}/runs?workflowType=machine_learning"
-                _open(f"http://{HOST}:{port}/#/{view}", no_browser, "Ctrl-C ends it\n")
+                _open(f"http://{HOST}:{port}/#/{_page()}", no_browser, "Ctrl-C ends it\n")
                 process.wait()
         except KeyboardInterrupt:
             return
         finally:
             _stop(process)
     raise TrackingError(f"the MLflow server ended, or does not answer: {_last_line(log)}", f"see {log}")
+
+
+def _page() -> str:
+    """Return the page to begin with: the table of the experiment that the newest run is in."""
+    from cse_cli.tracking.reader import newest_experiment
+
+    place = newest_experiment()
+    # Without the parameter the pages open in their view for chat applications.
+    return "experiments" if place is None else f"experiments/{place}/runs?workflowType=machine_learning"
 
 
 def _server(store: Store, port: int) -> list[str]:
@@ -247,10 +327,16 @@ def _open(url: str, no_browser: bool, hint: str = "") -> None:
         webbrowser.open(url)
 
 
-app = typer.Typer(no_args_is_help=True, epilog=RUNS_EPILOG, help="List, watch, show, stop and close runs.")
-app.command("ls", epilog="Examples:  cse runs ls --live  ·  cse runs ls --limit 5  ·  cse runs ls | cut -f1,5")(ls)
+app = typer.Typer(no_args_is_help=True, epilog=RUNS_EPILOG, help="List, watch, show, stop, close and remove runs.")
+app.command(
+    "ls",
+    epilog="Examples:  cse runs ls --live  ·  cse runs ls --recipe 'mini/*' --sort avg  ·  "
+    "cse runs ls --tag for=paper --since 2d  ·  cse runs ls | cut -f1,5",
+)(ls)
 app.command("show", epilog="Examples:  cse runs show 3f2a  ·  cse runs show 'quickstart seed 0'")(show)
 app.command("logs", epilog="Examples:  cse runs logs 3f2a  ·  cse runs logs 3f2a -f")(logs)
 app.command("stop", epilog="Examples:  cse runs stop 3f2a  ·  cse runs stop 3f2a 81bc --no-wait")(stop)
 app.command("close", epilog="Examples:  cse runs close 3f2a  ·  cse runs close 3f2a --force")(close)
+app.command("rm", epilog="Examples:  cse runs rm 3f2a 81bc  ·  cse runs rm 3f2a --yes")(rm)
+app.command("gc", epilog="Examples:  cse runs gc --dry-run  ·  cse runs gc --yes")(gc)
 app.command("sync", epilog="Example:  cse runs sync")(sync)

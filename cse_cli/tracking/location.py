@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from cse_cli.core.paths import home
 
 EXPERIMENT = "cse"
+"""The one experiment of all runs before they were sorted by recipe."""
 
 
 def uri() -> str:
@@ -18,9 +19,9 @@ def uri() -> str:
     return of_database(home() / "mlflow.db")
 
 
-def experiment() -> str:
-    """Return `MLFLOW_EXPERIMENT_NAME`, else "cse"."""
-    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+def experiment(usual: str = EXPERIMENT) -> str:
+    """Return `MLFLOW_EXPERIMENT_NAME`, else the one that is usual."""
+    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or usual
 
 
 def artifacts() -> Path:

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 
 import psutil
@@ -33,10 +33,13 @@ from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 
 from cse_cli.core.environment import without_password
+from cse_cli.tracking import location
+from cse_cli.tracking.logged_model import SavedModel
 from cse_cli.tracking.reader import is_alive_here
 from cse_cli.tracking.signals import defer_signals
 from cse_cli.tracking.store import REFUSED, Store, open_store, reason
-from cse_cli.tracking.tags import HEARTBEAT, HOST, INFINITE, PID, PROCESS_STARTED
+from cse_cli.tracking.system import sample_seconds, sampler
+from cse_cli.tracking.tags import HEARTBEAT, HOST, INFINITE, PARENT, PID, PROCESS_STARTED
 from cse_cli.tracking.tracker import Status, Tracker
 from cse_cli.tracking.unsent import Change, DatasetRead, Unsent, missing, sync
 from registry.errors import CseError, TrackingError, UnknownNameError
@@ -49,15 +52,21 @@ _LONGEST_PARAM = 6000
 
 
 class StoreThread:
-    """Makes a run's calls to its store, one after the other.
+    """Makes a run's calls to its store, one after the other, and between them one at regular times.
 
     Signals are handled in the main thread, so none breaks into a call; and training does not wait for a slow server.
     `SimpleQueue` rather than `concurrent.futures`: an exception from a signal handler cannot leave its lock taken.
+
+    Args:
+        often: Called every so many seconds.
+        seconds: None never.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, often: Callable[[], None], seconds: float | None) -> None:
+        self._often, self._seconds = often, seconds
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._error: Exception | None = None
+        self._due = time.monotonic() + (seconds or 0.0)
         Thread(target=self._work, name="tracking", daemon=True).start()
 
     def submit(self, call: Callable[[], None]) -> None:
@@ -79,11 +88,20 @@ class StoreThread:
         self._calls.put(None)
 
     def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
+        while (call := self._next()) is not None:
             try:
                 call()
             except Exception as error:
                 self._error = self._error or error
+
+    def _next(self) -> Callable[[], None] | None:
+        if self._seconds is None:
+            return self._calls.get()
+        try:
+            return self._calls.get(timeout=max(0.0, self._due - time.monotonic()))
+        except Empty:
+            self._due = time.monotonic() + self._seconds
+            return self._often
 
 
 class MlflowTracker(Tracker):
@@ -95,13 +113,14 @@ class MlflowTracker(Tracker):
         store: Where it is.
         run_id: Which one.
         resumed: Whether it may already have points of the steps to come.
+        began: When, in milliseconds: what the steps of system metrics count from.
     """
 
-    def __init__(self, store: Store, run_id: str, resumed: bool = False) -> None:
+    def __init__(self, store: Store, run_id: str, resumed: bool = False, began: int | None = None) -> None:
         self.run_id = run_id
         self._client = store.client
         self._uri = store.uri
-        self._thread = StoreThread()
+        self._began = began or _milliseconds()
         self._unsent = Unsent(run_id)
         self._points: SimpleQueue[Metric] = SimpleQueue()
         self._known: dict[str, set[int]] | None = {} if resumed else None
@@ -111,6 +130,8 @@ class MlflowTracker(Tracker):
         self._finished = False
         if resumed:
             self._unsent.end_torn_line()
+        self._sample = sampler() if (seconds := sample_seconds()) else dict
+        self._thread = StoreThread(self._record_system, seconds)
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
         """Record values of a step: on disk at once, in the store at most `SEND_SECONDS` later if more follow."""
@@ -122,12 +143,15 @@ class MlflowTracker(Tracker):
         if infinite:
             self._infinite |= set(infinite)
             self.tags({f"{INFINITE}.{key}": f"{value} at step {step}" for key, value in infinite.items()})
-        self._unsent.append(finite, step, now)
-        for key, value in finite.items():
-            self._points.put(Metric(key, value, now, step))
+        self._put(finite, step, now)
         if time.monotonic() - self._sent_at >= SEND_SECONDS:
             self._sent_at = time.monotonic()
             self._thread.submit(self._send_points)
+
+    def _put(self, values: Mapping[str, float], step: int, now: int) -> None:
+        self._unsent.append(values, step, now)
+        for key, value in values.items():
+            self._points.put(Metric(key, value, now, step))
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Set or replace tags."""
@@ -140,6 +164,11 @@ class MlflowTracker(Tracker):
     def folder(self, path: Path, name: str) -> None:
         """Keep the files of a folder as artifacts."""
         self._change(Change(folders={name: path}))
+
+    def model(self, path: Path, name: str, about: Mapping[str, str]) -> None:
+        """Keep a model that lies in a folder, as the run's outcome: with its name, what it is, and the run's scores."""
+        self.flush()
+        self._change(Change(model=SavedModel(name=name, folder=path, about=dict(about))))
 
     def dataset(self, name: str, digest: str, context: str, source: str) -> None:
         """Record a data set the run read."""
@@ -166,6 +195,11 @@ class MlflowTracker(Tracker):
 
     def _change(self, change: Change) -> None:
         self._thread.run(lambda: self._write(change))
+
+    def _record_system(self) -> None:
+        now = _milliseconds()
+        self._put(self._sample(), (now - self._began) // 1000, now)
+        self._send_points()
 
     def _send_points(self) -> None:
         points = []
@@ -208,19 +242,25 @@ class MlflowTracker(Tracker):
 
 
 def start_run(
-    name: str, params: Mapping[str, str], tags: Mapping[str, str], run_id: str | None, parent: str | None
+    name: str,
+    params: Mapping[str, str],
+    tags: Mapping[str, str],
+    run_id: str | None,
+    parent: str | None,
+    experiment: str | None,
 ) -> MlflowTracker:
     """Do what `cse_cli.tracking.start` says; a signal waits until the run is there to be closed."""
     with defer_signals() as waiting:
         store = open_store()
         sync(store)
-        tags = {**_process(), **tags}
+        tags = {**tags, **_process(), **tags}  # MLflow shows them in this order
         try:
             if run_id is None:
-                tracker = MlflowTracker(store, _create(store, name, params, tags, parent))
+                own = {**tags, **({PARENT: parent} if parent is not None else {})}
+                tracker = MlflowTracker(store, _create(store, name, params, own, experiment))
             else:
-                _reopen(store.client, run_id, name, tags)
-                tracker = MlflowTracker(store, run_id, resumed=True)
+                began = _reopen(store.client, run_id, name, tags)
+                tracker = MlflowTracker(store, run_id, resumed=True, began=began)
         except REFUSED as error:
             raise TrackingError(
                 f"the tracking store {without_password(store.uri)} did not take the run: {reason(error)}",
@@ -231,14 +271,10 @@ def start_run(
     return tracker
 
 
-def _create(store: Store, name: str, params: Mapping[str, str], tags: Mapping[str, str], parent: str | None) -> str:
-    standard = {
-        "mlflow.user": _user(),
-        "mlflow.source.name": "cse",
-        "mlflow.source.type": "LOCAL",
-        **({"mlflow.parentRunId": parent} if parent is not None else {}),
-    }
-    run = store.client.create_run(store.experiment, tags={**standard, **tags}, run_name=name)
+def _create(store: Store, name: str, params: Mapping[str, str], tags: Mapping[str, str], experiment: str | None) -> str:
+    standard = {"mlflow.user": _user(), "mlflow.source.name": "cse", "mlflow.source.type": "LOCAL"}
+    place = _experiment_of(store.client, tags.get(PARENT)) or store.experiment(experiment or location.experiment())
+    run = store.client.create_run(place, tags={**standard, **tags}, run_name=name)
     run_id = str(run.info.run_id)
     values = [Param(legal_name(key), _cut(value)) for key, value in params.items()]
     if values:
@@ -246,7 +282,20 @@ def _create(store: Store, name: str, params: Mapping[str, str], tags: Mapping[st
     return run_id
 
 
-def _reopen(client: MlflowClient, run_id: str, name: str, tags: Mapping[str, str]) -> None:
+def _experiment_of(client: MlflowClient, parent: str | None) -> str | None:
+    """Return where a run lies, since MLflow shows one below another of the same experiment only; None in no store."""
+    if parent is None:
+        return None
+    try:
+        return str(client.get_run(parent).info.experiment_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":  # else another machine's store has it
+            raise
+        return None
+
+
+def _reopen(client: MlflowClient, run_id: str, name: str, tags: Mapping[str, str]) -> int:
+    """Set a run RUNNING again, and return when it began."""
     try:
         run = client.get_run(run_id)
     except MlflowException as error:
@@ -260,6 +309,7 @@ def _reopen(client: MlflowClient, run_id: str, name: str, tags: Mapping[str, str
         )
     client.update_run(run_id, status="RUNNING", name=name or None)
     Change(tags=dict(tags)).send(client, run_id)
+    return int(run.info.start_time)
 
 
 def _process() -> dict[str, str]:

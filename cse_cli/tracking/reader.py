@@ -1,21 +1,20 @@
-"""Reads back what was recorded: runs, their results, curves and artifacts; and which RUNNING runs are stale."""
+"""Reads back what was recorded: runs, their results, curves and artifacts; and which RUNNING runs are gone."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 from mlflow import MlflowClient
 from mlflow.entities import Run
@@ -27,8 +26,9 @@ from cse_cli.core.paths import runs
 from cse_cli.core.processes import is_alive
 from cse_cli.core.results import Result
 from cse_cli.tracking import location
+from cse_cli.tracking.files import local_folder
 from cse_cli.tracking.signals import defer_signals
-from cse_cli.tracking.store import REFUSED, open_store
+from cse_cli.tracking.store import REFUSED, Store, every_page, open_store
 from cse_cli.tracking.tags import HEARTBEAT, HOST, PID, PROCESS_STARTED, PRUNED, SUMMARY, TUNE
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.validation import describe
@@ -45,7 +45,8 @@ class RecordedRun:
     """A run as the store has it.
 
     Args:
-        status: MLflow's word, or "STALE" for a run that says RUNNING and whose process is gone.
+        status: MLflow's word, or "GONE" for a run that says RUNNING and whose process is gone.
+        experiment: Name of the experiment that it is in; empty where only the run was asked for.
         result: Of a finished run, where its `result.json` can be read.
         unreadable: Why it cannot.
     """
@@ -58,6 +59,7 @@ class RecordedRun:
     tags: dict[str, str] = field(repr=False)
     result: Result | None = field(default=None, repr=False)
     unreadable: str | None = None
+    experiment: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class RunDetails:
         curves: Step and value of each metric that has more than one point, in order of step.
         artifacts: Paths below `artifact_folder`.
         artifact_folder: Folder on this machine, or the server's address.
+        models: Of each model that it has logged, how MLflow's loaders call it.
     """
 
     run: RecordedRun
@@ -77,6 +80,7 @@ class RunDetails:
     curves: dict[str, list[tuple[int, float]]]
     artifacts: list[str]
     artifact_folder: str
+    models: list[str]
 
 
 def finished_results() -> list[Result]:
@@ -95,12 +99,15 @@ def finished_results() -> list[Result]:
     return found
 
 
-def list_runs(matching: str = "", limit: int | None = None) -> list[RecordedRun]:
+def list_runs(
+    matching: str = "", limit: int | None = None, wanted: Callable[[RecordedRun], bool] = lambda _: True
+) -> list[RecordedRun]:
     """Return our runs, newest first, results included; nothing is created where there is no store yet.
 
     Args:
         matching: A filter in MLflow's search language.
         limit: Only the newest so many.
+        wanted: Which of them; asked before results are read.
 
     Raises:
         TrackingError: The store does not answer.
@@ -108,21 +115,24 @@ def list_runs(matching: str = "", limit: int | None = None) -> list[RecordedRun]
     if not location.exists(location.uri()):
         return []
     store = open_store()
-    found = list(islice(_search(store.client, store.experiment, matching), limit))
-    finished = [run for run in found if run.info.status == "FINISHED" and _has_result(run)]
+    found = list(islice(((run, one) for run, one in _search(store, matching) if wanted(one)), limit))
+    finished = [run for run, one in found if one.status == "FINISHED" and _has_result(run)]
     with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as pool:
-        read = dict(
-            zip((run.info.run_id for run in finished), pool.map(partial(_result, store.client), finished), strict=True)
-        )
-    return [_recorded(run, read.get(run.info.run_id)) for run in found]
+        results = zip(finished, pool.map(partial(_result, store.client), finished), strict=True)
+        read = {run.info.run_id: result for run, result in results}
+    return [_with_result(one, read.get(one.run_id)) for _, one in found]
 
 
 def list_names() -> list[RecordedRun]:
     """Return our runs, newest first, without reading their results."""
     if not location.exists(location.uri()):
         return []
-    store = open_store()
-    return [_recorded(run) for run in _search(store.client, store.experiment, "")]
+    return [one for _, one in _search(open_store(), "")]
+
+
+def newest_experiment() -> str | None:
+    """Return the id of the experiment that the newest run is in; None without a run."""
+    return next((str(run.info.experiment_id) for run, _ in _search(open_store(), "")), None)
 
 
 def find_run(prefix_or_name: str) -> str:
@@ -131,7 +141,16 @@ def find_run(prefix_or_name: str) -> str:
     Raises:
         UnknownNameError: There is none, or several.
     """
-    known = {run.run_id: run.name for run in list_names()}
+    return match_run(prefix_or_name, list_names())
+
+
+def match_run(prefix_or_name: str, runs: Iterable[RecordedRun]) -> str:
+    """Return the same, of runs that are read already.
+
+    Raises:
+        UnknownNameError: There is none, or several.
+    """
+    known = {run.run_id: run.name for run in runs}
     by_id = [run_id for run_id in known if run_id.startswith(prefix_or_name.lower())]
     by_name = [run_id for run_id, name in known.items() if name == prefix_or_name]
     matching = by_id or by_name
@@ -153,14 +172,15 @@ def details(run_id: str) -> RunDetails:
     client = open_store().client
     run = client.get_run(run_id)
     histories = {key: client.get_metric_history(run_id, key) for key in sorted(run.data.metrics)}
-    folder = _artifact_folder(run)
+    folder = local_folder(run.info.artifact_uri)
     return RunDetails(
-        run=_recorded(run, _result(client, run)),
+        run=_with_result(_recorded(run), _result(client, run)),
         params=dict(sorted(run.data.params.items())),
         metrics=dict(sorted(run.data.metrics.items())),
         curves={key: sorted((m.step, m.value) for m in points) for key, points in histories.items() if len(points) > 1},
         artifacts=_artifact_names(client, run),
         artifact_folder=run.info.artifact_uri if folder is None else str(folder),
+        models=[f"models:/{one.model_id}" for one in (run.outputs.model_outputs if run.outputs else [])],
     )
 
 
@@ -203,9 +223,9 @@ def close_run(run_id: str, force: bool = False) -> RecordedRun:
     """
     client = open_store().client
     run = _recorded(client.get_run(run_id))
-    if run.status not in ("RUNNING", "SCHEDULED", "STALE"):
+    if run.status not in ("RUNNING", "SCHEDULED", "GONE"):
         raise CseError(f"run {run_id[:8]} is closed already: {run.status}")
-    if run.status != "STALE" and not force:
+    if run.status != "GONE" and not force:
         process = f"process {run.tags.get(PID, '?')} on {run.tags.get(HOST, '?')}"
         raise CseError(f"run {run_id[:8]} seems alive: {process}", "end that process, or close it with --force")
     with defer_signals():
@@ -224,7 +244,7 @@ def is_at_work(run_id: str) -> bool:
     return run.info.status == "RUNNING" and is_alive_here(run.data.tags)
 
 
-def is_stale(tags: Mapping[str, str], now: datetime | None = None) -> bool:
+def is_gone(tags: Mapping[str, str], now: datetime | None = None) -> bool:
     """Return whether a run that says RUNNING has no process any more, as far as its tags tell."""
     if _is_on_this_machine(tags):
         return not is_alive(int(tags[PID]), tags.get(PROCESS_STARTED))
@@ -244,31 +264,36 @@ def _is_on_this_machine(tags: Mapping[str, str]) -> bool:
     return tags.get(HOST) == socket.gethostname() and PID in tags
 
 
-def _search(client: MlflowClient, experiment: str, matching: str) -> Iterator[Run]:
-    token: str | None = None
-    while True:
-        page = client.search_runs(
-            [experiment], matching, max_results=_PAGE, order_by=["attributes.start_time DESC"], page_token=token
+def _search(store: Store, matching: str) -> Iterator[tuple[Run, RecordedRun]]:
+    """Yield our runs in all experiments, newest first."""
+    if not (names := store.experiments()):
+        return
+    order = ["attributes.start_time DESC"]
+    for run in every_page(
+        lambda token: store.client.search_runs(
+            list(names), matching, max_results=_PAGE, order_by=order, page_token=token
         )
-        yield from page
-        token = page.token
-        if not token:
-            return
+    ):
+        yield run, _recorded(run, names[str(run.info.experiment_id)])
 
 
-def _recorded(run: Run, result: Result | str | None = None) -> RecordedRun:
+def _recorded(run: Run, experiment: str = "") -> RecordedRun:
     tags = dict(run.data.tags)
-    stale = run.info.status == "RUNNING" and is_stale(tags)
+    gone = run.info.status == "RUNNING" and is_gone(tags)
     return RecordedRun(
         run_id=run.info.run_id,
         name=run.info.run_name or "",
-        status="STALE" if stale else run.info.status,
+        status="GONE" if gone else run.info.status,
         started=_time(run.info.start_time) or datetime.fromtimestamp(0, UTC),
         ended=_time(run.info.end_time),
         tags=tags,
-        result=result if isinstance(result, Result) else None,
-        unreadable=result if isinstance(result, str) else None,
+        experiment=experiment,
     )
+
+
+def _with_result(run: RecordedRun, result: Result | str | None) -> RecordedRun:
+    """Return a run with its result, or with why that cannot be read."""
+    return replace(run, unreadable=result) if isinstance(result, str) else replace(run, result=result)
 
 
 def _time(milliseconds: int | None) -> datetime | None:
@@ -289,14 +314,8 @@ def _result(client: MlflowClient, run: Run) -> Result | str:
         return f"{RESULT} cannot be read ({type(error).__name__})"
 
 
-def _artifact_folder(run: Run) -> Path | None:
-    """Return where the run's artifacts lie on this machine, or None where a server keeps them."""
-    parts = urlparse(run.info.artifact_uri)
-    return Path(unquote(parts.path)) if parts.scheme in ("", "file") else None
-
-
 def _read_text(client: MlflowClient, run: Run, name: str) -> str:
-    if (local := _artifact_folder(run)) is not None:
+    if (local := local_folder(run.info.artifact_uri)) is not None:
         return (local / name).read_text(encoding="utf-8")
     with TemporaryDirectory() as folder:
         return Path(client.download_artifacts(run.info.run_id, name, folder)).read_text(encoding="utf-8")
@@ -308,7 +327,7 @@ def _local_copy(client: MlflowClient, run: Run, name: str) -> Iterator[Path]:
 
     There is no such folder where the run has no such artifact.
     """
-    if (local := _artifact_folder(run)) is not None:
+    if (local := local_folder(run.info.artifact_uri)) is not None:
         yield local / name
         return
     with TemporaryDirectory() as folder:
@@ -319,7 +338,7 @@ def _local_copy(client: MlflowClient, run: Run, name: str) -> Iterator[Path]:
 
 def _artifact_names(client: MlflowClient, run: Run) -> list[str]:
     """Return the path of every artifact file below the run's artifact folder."""
-    if (local := _artifact_folder(run)) is not None:
+    if (local := local_folder(run.info.artifact_uri)) is not None:
         return sorted(str(path.relative_to(local)) for path in local.rglob("*") if path.is_file())
     found: list[str] = []
     folders: list[str | None] = [None]

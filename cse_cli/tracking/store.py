@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from alembic.util.exc import CommandError
@@ -22,13 +22,14 @@ from filelock import FileLock
 from filelock import Timeout as LockTimeout
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.store.entities import PagedList
 from sqlalchemy import event
 from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import home
-from cse_cli.tracking import location
+from cse_cli.tracking import location, tags
 from registry.errors import TrackingError
 
 # What MLflow raises when a store does not take a call: its own, a broken connection, a full disk.
@@ -36,19 +37,68 @@ REFUSED = (MlflowException, OSError)
 PREFLIGHT_SECONDS = 8.0
 _LOCK_SECONDS = 120.0
 
+T = TypeVar("T")
+
 for _name in ("mlflow", "alembic"):
     logging.getLogger(_name).setLevel(logging.ERROR)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Store:
-    """An open store and the experiment our runs are in."""
+    """An open store."""
 
     uri: str
     client: MlflowClient
-    experiment: str
+
+    def experiments(self) -> dict[str, str]:
+        """Return id → name of the experiments that have our runs."""
+        ours = every_page(
+            lambda token: self.client.search_experiments(
+                filter_string=f"tags.`{tags.EXPERIMENT}` = 'true'", page_token=token
+            )
+        )
+        found = {str(one.experiment_id): str(one.name) for one in ours}
+        for name in {location.EXPERIMENT, location.experiment()} - set(found.values()):  # made before they were tagged
+            one = self.client.get_experiment_by_name(name)
+            if one is not None and one.lifecycle_stage == "active":
+                found[str(one.experiment_id)] = name
+        return found
+
+    def experiment(self, name: str) -> str:
+        """Return the id of an experiment, made where it is new, and from now on one of `experiments`.
+
+        Raises:
+            TrackingError: It has been deleted.
+        """
+        found = self.client.get_experiment_by_name(name)
+        if found is None:
+            artifacts = None if location.is_remote(self.uri) else location.artifacts().as_uri()
+            try:
+                return str(self.client.create_experiment(name, artifacts, {tags.EXPERIMENT: "true"}))
+            except MlflowException:
+                found = self.client.get_experiment_by_name(name)  # another process may have been first
+                if found is None:
+                    raise
+        if found.lifecycle_stage != "active":
+            raise TrackingError(
+                f"the experiment '{name}' in {without_password(self.uri)} has been deleted",
+                f"restore it with 'mlflow experiments restore -x {found.experiment_id}', or name another one: "
+                "--experiment",
+            )
+        if found.tags.get(tags.EXPERIMENT) != "true":
+            self.client.set_experiment_tag(found.experiment_id, tags.EXPERIMENT, "true")
+        return str(found.experiment_id)
+
+
+def every_page(search: Callable[[str | None], PagedList[Any]]) -> Iterator[Any]:
+    """Yield what a search of MLflow finds, page by page; it is called with the token of a page."""
+    token: str | None = None
+    while True:
+        page = search(token)
+        yield from page
+        token = page.token
+        if not token:
+            return
 
 
 @contextmanager
@@ -64,6 +114,20 @@ def patience(seconds: int, retries: int = 0) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Turn what MLflow raises where a store does not take a call into one message.
+
+    Raises:
+        TrackingError: The store did not take it.
+    """
+    try:
+        yield
+    except REFUSED as error:
+        address = without_password(location.uri())
+        raise TrackingError(f"the tracking store {address} did not do it: {reason(error)}", "run it again") from error
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
@@ -94,7 +158,7 @@ def open_store(address: str | None = None) -> Store:
     try:
         if location.is_remote(address):
             with patience(4):
-                return within(PREFLIGHT_SECONDS, lambda: _open(address, None))
+                return within(PREFLIGHT_SECONDS, lambda: _open(address))
         return _open_locked(address)
     except LockTimeout as error:
         raise TrackingError(
@@ -118,7 +182,7 @@ def _open_locked(address: str) -> Store:
             _check_file(file)
         else:
             within(PREFLIGHT_SECONDS, lambda: _check_server(address))
-        return _open(address, location.artifacts().as_uri())
+        return _open(address)
 
 
 def _make(file: Path) -> None:
@@ -165,29 +229,10 @@ def _check_server(address: str) -> None:
             socket.create_connection((url.host, port), timeout=4).close()
 
 
-def _open(address: str, artifacts: str | None) -> Store:
-    client = MlflowClient(tracking_uri=address)
-    name = location.experiment()
-    found = client.get_experiment_by_name(name)
-    if found is None:
-        return Store(address, client, _create(client, name, artifacts))
-    if found.lifecycle_stage != "active":
-        raise TrackingError(
-            f"the experiment {name!r} in {without_password(address)} has been deleted",
-            f"restore it with 'mlflow experiments restore -x {found.experiment_id}' or set MLFLOW_EXPERIMENT_NAME",
-        )
-    return Store(address, client, str(found.experiment_id))
-
-
-def _create(client: MlflowClient, name: str, artifacts: str | None) -> str:
-    try:
-        return str(client.create_experiment(name, artifact_location=artifacts))
-    except MlflowException:
-        # On a server another machine may have been first.
-        found = client.get_experiment_by_name(name)
-        if found is None:
-            raise
-        return str(found.experiment_id)
+def _open(address: str) -> Store:
+    store = Store(address, MlflowClient(tracking_uri=address))
+    store.client.search_experiments(max_results=1)
+    return store
 
 
 _LOCAL_ONLY = "unset MLFLOW_TRACKING_URI to record on this machine instead"

@@ -8,6 +8,8 @@ RECIPE: Final = "cse.recipe"
 RECIPE_HASH: Final = "cse.recipe_hash"
 SEED: Final = "cse.seed"
 STUDY: Final = "cse.study"
+SET: Final = "cse.set"
+"""What differs from the recipe's file as it stood, `key=value` or `no key`, joined by "; "; neither seed nor prose."""
 
 TUNE: Final = "cse.tune"
 """Name of the search it belongs to: a trial's run, or without `TRIAL` the search itself."""
@@ -19,6 +21,16 @@ SUMMARY: Final = "cse.summary"
 PRUNED: Final = "cse.pruned"
 REASON: Final = "cse.reason"
 """Why a run failed, in one line."""
+
+AVERAGE: Final = "avg"
+"""Of those for people, in MLflow's pages: the mean over the test sets, as the table of results has it."""
+FOR_PEOPLE: Final = ("recipe", "method", "encoder", "data", "seed", AVERAGE)
+"""What a person looks for first; `cse` reads none of them."""
+
+PARENT: Final = "mlflow.parentRunId"
+"""Below which run MLflow shows it."""
+EXPERIMENT: Final = "cse.runs"
+"""Tag of an experiment, "true": it has runs of `cse`."""
 
 HOST: Final = "cse.host"
 PID: Final = "cse.pid"

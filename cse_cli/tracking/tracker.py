@@ -26,6 +26,9 @@ class Tracker:
     def folder(self, path: Path, name: str) -> None:
         """Keep the files of a folder as artifacts below `name`."""
 
+    def model(self, path: Path, name: str, about: Mapping[str, str]) -> None:
+        """Keep a model that lies in a folder, as the run's outcome: with its name, what it is, and the run's scores."""
+
     def dataset(self, name: str, digest: str, context: str, source: str) -> None:
         """Record a data set the run read, e.g. context "training" or "test"."""
 

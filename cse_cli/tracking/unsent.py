@@ -19,6 +19,8 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, RunTag
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cse_cli.core.paths import runs
+from cse_cli.tracking.files import link_folder, local_folder
+from cse_cli.tracking.logged_model import SavedModel
 from cse_cli.tracking.store import REFUSED, Store, open_store, patience, reason
 from cse_cli.tracking.tracker import Status
 from registry.errors import TrackingError
@@ -44,6 +46,7 @@ class Change(BaseModel):
 
     Args:
         folders: Artifact folder → folder on this machine.
+        model: That the run has saved.
         status: How the run ended.
         ended: When, in milliseconds.
     """
@@ -54,6 +57,7 @@ class Change(BaseModel):
     datasets: tuple[DatasetRead, ...] = ()
     texts: dict[str, str] = {}
     folders: dict[str, Path] = {}
+    model: SavedModel | None = None
     status: Status | None = None
     ended: int | None = None
 
@@ -66,11 +70,22 @@ class Change(BaseModel):
             client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", read.context)])])
         for name, text in self.texts.items():
             client.log_text(run_id, text, name)
-        for name, folder in self.folders.items():
-            with patience(_UPLOAD_SECONDS, retries=1):  # a server may work for a while on a large file
-                client.log_artifacts(run_id, str(folder), name)
+        if self.folders:
+            self._send_folders(client, run_id)
+        if self.model is not None:
+            with patience(_UPLOAD_SECONDS, retries=1):
+                self.model.send(client, run_id)
         if self.status is not None:
             client.set_terminated(run_id, self.status, self.ended)
+
+    def _send_folders(self, client: MlflowClient, run_id: str) -> None:
+        artifacts = local_folder(client.get_run(run_id).info.artifact_uri)
+        for name, folder in self.folders.items():
+            if artifacts is not None:
+                link_folder(folder, artifacts / name)
+                continue
+            with patience(_UPLOAD_SECONDS, retries=1):  # a server may work for a while on a large file
+                client.log_artifacts(run_id, str(folder), name)
 
     def then(self, later: Change) -> Change:
         """Return both changes as one."""
@@ -79,14 +94,15 @@ class Change(BaseModel):
             datasets=(*self.datasets, *later.datasets),
             texts=self.texts | later.texts,
             folders=self.folders | later.folders,
+            model=later.model or self.model,
             status=later.status or self.status,
             ended=later.ended or self.ended,
         )
 
     def count(self) -> int:
         """Return how many changes these are."""
-        ends = 0 if self.status is None else 1
-        return len(self.tags) + len(self.datasets) + len(self.texts) + len(self.folders) + ends
+        once = (self.model is not None) + (self.status is not None)
+        return len(self.tags) + len(self.datasets) + len(self.texts) + len(self.folders) + once
 
 
 class Unsent:
@@ -119,16 +135,20 @@ class Unsent:
                 file.write("\n")
 
     def keep(self, uri: str, change: Change) -> None:
-        """Keep a change that the store at `uri` refused; its files are copied, as training may delete them."""
+        """Keep a change that the store at `uri` refused, and links to its files: training may delete them."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock():
             self.folder.mkdir(parents=True, exist_ok=True)  # another process may have sent and removed it meanwhile
-            folders = {}
+            folders, model = {}, change.model
             for name, folder in change.folders.items():
                 folders[name] = self.folder / "folders" / name
-                shutil.copytree(folder, folders[name], dirs_exist_ok=True)
+                link_folder(folder, folders[name])
+            if model is not None:
+                kept = self.folder / "model"
+                link_folder(model.folder, kept)
+                model = model.model_copy(update={"folder": kept})
             before = self._read()[1] if self.exists() else Change()
-            both = before.then(change.model_copy(update={"folders": folders}))
+            both = before.then(change.model_copy(update={"folders": folders, "model": model}))
             new = self._file.with_suffix(".new")
             new.write_text(json.dumps({"uri": uri, "change": both.model_dump(mode="json")}), encoding="utf-8")
             new.replace(self._file)

@@ -4,108 +4,96 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
-from statistics import fmean
+from typing import Any
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
 
 from cse_cli.core.console import write_json
-from cse_cli.core.results import STS_TASKS, Result
+from cse_cli.core.formatting import counted
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, plain_table
+from cse_cli.tracking.listing import Summary, summary
 from cse_cli.tracking.reader import RecordedRun, RunDetails
-from cse_cli.tracking.tags import CONFIRMS, PRUNED, RECIPE, SEED, TRIAL, TUNE
 
+RUNS_SCHEMA = 2
+"""Of the JSON of `cse runs ls` and `show`: since 2 a run whose process is gone is "GONE", no longer "STALE"."""
 _COLUMNS = ("run", "recipe", "seed", "status", "dev", "test avg", "started", "seconds", "note")
-_STYLES = {"FINISHED": "green", "FAILED": "red", "KILLED": "yellow", "STALE": "yellow", "RUNNING": "cyan"}
+_MORE_COLUMNS = ("gain", "changed", "name", "experiment")
+_NARROW = 100
+"""Columns of a terminal below which the training time is left out where settings are shown."""
+_STYLES = {"FINISHED": "green", "FAILED": "red", "KILLED": "yellow", "GONE": "yellow", "RUNNING": "cyan"}
 _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 40
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A run as `cse runs ls` shows it.
-
-    Args:
-        dev: The selecting metric at the selected state.
-        test: Mean over the test evaluators that report the same metric, each rounded as papers print it.
-        seconds: Training time of a finished run, else how long the record was open.
-        note: What a reader of the numbers must know.
-    """
-
-    run_id: str
-    recipe: str
-    seed: str
-    status: str
-    dev: float | None
-    test: float | None
-    started: datetime
-    seconds: float | None
-    note: str
-
-
-def summary(run: RecordedRun) -> Summary:
-    """Return the line of a run."""
-    result = run.result
-    open_for = (run.ended - run.started).total_seconds() if run.ended else None
-    return Summary(
-        run_id=run.run_id,
-        recipe=result.recipe if result else run.tags.get(RECIPE, run.name),
-        seed=str(result.seed) if result else run.tags.get(SEED, ""),
-        status=run.status,
-        dev=_dev(result) if result else None,
-        test=_test(result) if result else None,
-        started=run.started,
-        seconds=result.seconds if result else open_for,
-        note=run.unreadable or ", ".join(_notes(run)),
-    )
-
-
-def _dev(result: Result) -> float | None:
-    return None if result.selected_step is None else result.curve.get(result.selected_step)
-
-
-def _test(result: Result) -> float | None:
-    selecting, _, metric = (result.select or ".spearman").rpartition(".")
-    others = [name for name in result.scores if name != selecting and not name.endswith("dev")]
-    wanted = list(STS_TASKS) if set(STS_TASKS) <= set(others) else others
-    values = [round(result.scores[name][metric], 2) for name in wanted if metric in result.scores[name]]
-    return fmean(values) if values else None
-
-
-def _notes(run: RecordedRun) -> Iterator[str]:
-    if TUNE in run.tags:
-        trial = run.tags.get(TRIAL)
-        yield f"search {run.tags[TUNE]}" if trial is None else f"trial {trial}"
-    if CONFIRMS in run.tags:
-        yield f"confirms {run.tags[CONFIRMS]}"
-    if PRUNED in run.tags:
-        yield "pruned"
-    if run.result is not None and run.result.test_selected:
-        yield "chosen on test data"
 
 
 def print_runs(runs: Sequence[Summary]) -> None:
     """Print a line a run: a table on a terminal, tab-separated values into a pipe."""
     if not sys.stdout.isatty():
-        sys.stdout.write(as_tsv(plain_table(_COLUMNS, [_cells(run, full=True) for run in runs])))
+        rows = [[*_cells(run, full=True), *_more_cells(run)] for run in runs]
+        sys.stdout.write(as_tsv(plain_table((*_COLUMNS, *_MORE_COLUMNS), rows)))
         return
-    lines = [_cells(run, full=False)[:-1] for run in runs]
-    rows = (Row(label, tuple(Cell(text, style=_STYLES.get(text, "")) for text in texts)) for label, *texts in lines)
-    table = Table("", _COLUMNS[1:-1], tuple(rows), label=_COLUMNS[0], align="lprlrrlr")
     console = Console(highlight=False)
-    console.print(as_rich(table, gap=1))
+    console.print(as_rich(_table(runs, console.width), gap=1))
     for run in runs:
         if run.note:
             console.print(f"{run.run_id[:8]}: {escape(run.note)}")
 
 
+def _table(runs: Sequence[Summary], width: int) -> Table:
+    """Return a row a run; with what was set only where anything was, and then without the time where it is narrow."""
+    headings, align = list(_COLUMNS[1:-1]), list("prlrrlr")
+    lines = [_cells(run, full=False)[:-1] for run in runs]
+    if any(run.changed for run in runs):
+        if width < _NARROW:
+            headings, align, lines = headings[:-1], align[:-1], [line[:-1] for line in lines]
+        headings.insert(1, "set")
+        align.insert(1, "p")
+        for line, run in zip(lines, runs, strict=True):
+            line.insert(2, ", ".join(map(_short, run.changed)))
+    rows = (Row(label, tuple(Cell(text, style=_STYLES.get(text, "")) for text in texts)) for label, *texts in lines)
+    return Table("", tuple(headings), tuple(rows), label=_COLUMNS[0], align=f"l{''.join(align)}")
+
+
+def _short(change: str) -> str:
+    """Return "steps=10" of "train.steps=10": the pipe and JSON have the whole key."""
+    key, equals, value = change.partition("=")
+    return f"{key.rpartition('.')[2]}={value}" if equals else change
+
+
 def write_runs_json(runs: Sequence[Summary]) -> None:
     """Write the same as one JSON document."""
-    write_json({"runs": [{**asdict(run), "started": run.started.isoformat()} for run in runs]})
+    write_json({"runs": [_plain(run) for run in runs]}, RUNS_SCHEMA)
+
+
+def _plain(run: Summary) -> dict[str, Any]:
+    return {**asdict(run), "started": run.started.isoformat()}
+
+
+def print_removed(found: Sequence[RecordedRun], freed: int) -> None:
+    """Print that runs were removed, and how many bytes are free by that."""
+    sys.stdout.write(f"{counted(len(found), 'run')} removed, {decimal(freed)} freed\n")
+    sys.stderr.write("MLflow can restore their records until `cse runs gc`\n")
+
+
+def print_garbage(sizes: Mapping[str, int], size: int) -> None:
+    """Print what can be deleted for good.
+
+    Args:
+        sizes: What → bytes that are free where it alone goes.
+        size: Bytes that are free where all of it goes: files of several names go with their last one.
+    """
+    for what, alone in sizes.items():
+        sys.stdout.write(f"{what}: {decimal(alone)}\n")
+    sys.stdout.write(f"{decimal(size)} would be freed\n" if sizes else "nothing to delete\n")
+
+
+def print_freed(size: int) -> None:
+    """Print how many bytes are free now."""
+    sys.stdout.write(f"{decimal(size)} freed\n")
 
 
 def print_details(details: RunDetails) -> None:
@@ -127,19 +115,22 @@ def print_details(details: RunDetails) -> None:
     _section(console, "curves", curves)
     # The scores above are recorded as metrics too.
     single = [key for key in details.metrics if key not in details.curves and not (result and key.startswith("eval/"))]
+    if about.changed:
+        _section(console, "changed", [(change, "") for change in about.changed])
     _section(console, "metrics", [(key, f"{details.metrics[key]:.6g}") for key in single])
     _section(console, "tags", _shown_tags(details.run.tags).items())
     _section(console, "params", details.params.items())
+    _section(console, "models", [(model, "") for model in details.models])
     _section(console, f"artifacts in {details.artifact_folder}", [(name, "") for name in details.artifacts])
 
 
 def write_details_json(details: RunDetails) -> None:
     """Write the same as one JSON document, curves in full."""
-    about = asdict(summary(details.run))
+    about = _plain(summary(details.run))
     plain = {key: value for key, value in asdict(details).items() if key != "run"}
     result = None if details.run.result is None else details.run.result.model_dump(mode="json")
-    head = {**about, "started": details.run.started.isoformat(), "name": details.run.name, "tags": details.run.tags}
-    write_json({"run": {**head, **plain, "result": result}})
+    head = {**about, "tags": details.run.tags}
+    write_json({"run": {**head, **plain, "result": result}}, RUNS_SCHEMA)
 
 
 def sparkline(values: Sequence[float], width: int = _CURVE_WIDTH) -> str:
@@ -189,6 +180,11 @@ def _cells(run: Summary, full: bool) -> list[str]:
     numbers = (_number(run.dev, 2), _number(run.test, 2), when, _number(run.seconds, 1))
     line = (run.run_id if full else run.run_id[:8], run.recipe, run.seed, run.status, *numbers, run.note)
     return [" ".join(cell.split()) for cell in line]
+
+
+def _more_cells(run: Summary) -> list[str]:
+    cells = (_number(run.gain, 2), "; ".join(run.changed), run.name, run.experiment)
+    return [" ".join(cell.split()) for cell in cells]
 
 
 def _clock(run: Summary) -> str:

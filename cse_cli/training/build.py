@@ -35,6 +35,7 @@ class Job:
         parent: The recorded run that it is part of, as a trial's run is of a search.
         run_name: In lists of runs, instead of recipe and seed.
         tags: Further tags that say what it belongs to.
+        experiment: In which it is recorded; None is that of its recipe's family, or of `parent`.
         lean: Whether only scores and curves are kept: no model, no figures, no numbers of single pairs.
     """
 
@@ -47,6 +48,7 @@ class Job:
     parent: str | None = None
     run_name: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
+    experiment: str | None = None
     lean: bool = False
 
     @property

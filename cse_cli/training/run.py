@@ -15,7 +15,7 @@ from cse_cli import tracking
 from cse_cli.core.console import Observer, Pruned, RunInfo
 from cse_cli.core.devices import choose, limit_torch_threads
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
-from cse_cli.core.environment import environment, git_commit
+from cse_cli.core.environment import environment, git_commit, without_password
 from cse_cli.core.formatting import to_toml
 from cse_cli.core.paths import home
 from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
@@ -28,13 +28,19 @@ from cse_cli.data.stream import Stream, open_stream
 from cse_cli.evaluation.evaluate import evaluate
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import is_test_split
-from cse_cli.tracking import tags
+from cse_cli.tracking import location, tags
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Experiment, Job, Prepared, resolve
 from cse_cli.training.trainer import Trainer
 from registry import ENCODERS, hub
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
+from registry.types import Evaluator
+
+AVERAGE = "eval/avg"
+"""The metric by which tables of runs are sorted: `Result.average`."""
+_DIGITS = 4
+"""Of averages: MLflow's pages show all that there are, and these are means of scores rounded to two."""
 
 SCORING = "scoring the selected state"
 """What a run tells it is doing after its last step."""
@@ -124,14 +130,18 @@ def _open_run(job: Job) -> tuple[tracking.Tracker, RunFolder]:
             return tracking.NullTracker()
         if job.resume is not None:  # by another trial of a search, perhaps
             return tracking.start(job.run_name, {}, job.tags, job.resume.run_id)
-        return tracking.start(job.name, params(job.loaded.recipe.resolved()), run_tags(job), parent=job.parent)
+        recipe = job.loaded.recipe
+        place = job.experiment or location.experiment(family(job.loaded.name, recipe.language))
+        own = params(recipe.resolved())
+        return tracking.start(job.name, own, run_tags(job), parent=job.parent, experiment=place)
 
     tracker = rank0_first(start)
     tracker.run_id = run_on_rank0(lambda: tracker.run_id)
     if job.resume is not None:
         return tracker, job.resume
     source, resolved = job.loaded.path.absolute(), job.loaded.recipe.resolved()
-    return tracker, RunFolder(tracker.run_id, job.loaded.name, source, resolved, hub.used())
+    store = without_password(location.uri())
+    return tracker, RunFolder(tracker.run_id, job.loaded.name, source, resolved, hub.used(), store)
 
 
 def _trainer(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer: Observer) -> Trainer | None:
@@ -204,20 +214,40 @@ def params(resolved: Mapping[str, Any]) -> dict[str, str]:
     return leaves({k: v for k, v in resolved.items() if k not in {"description", "tune"}}, "")
 
 
+def family(name: str, language: str) -> str:
+    """Return the experiment in which a recipe's runs are recorded: "mini/ifcl_en" of "mini/ifcl_en_no_tl".
+
+    It is the recipe's name up to its language: folder, method and language. What follows is a variant, to be compared
+    with the others: another model, or a part left out.
+    """
+    before, found, _ = f"{name}_".partition(f"_{language}_")
+    return f"{before}_{language}" if found else name
+
+
 def run_tags(job: Job) -> dict[str, str]:
-    """Return how the tracking store finds the run again."""
+    """Return how the tracking store finds the run again, and what a person reads of it first."""
     recipe = job.loaded.recipe
+    commit = git_commit(job.loaded.path) or ""
     run_tags = {
+        "recipe": job.loaded.name,
+        "method": recipe.title.partition(",")[0],
+        "encoder": Path(_model(recipe, recipe.evaluate.encoder)).name,
+        "data": Path(recipe.data.named).name,
+        "seed": str(job.seed),
         "cse.recipe": job.loaded.name,
         "cse.recipe_hash": recipe.hash(),
         "cse.seed": str(job.seed),
-        "cse.git": git_commit(job.loaded.path) or "",
+        "cse.git": commit,
         "mlflow.note.content": recipe.description or recipe.title,
     }
+    if commit:
+        run_tags["mlflow.source.git.commit"] = commit.rstrip("+")
     if recipe.paper is not None:
         run_tags["cse.paper"] = f"{recipe.paper.key}/{recipe.paper.table}/{recipe.paper.row}"
     if job.study is not None:
         run_tags["cse.study"] = job.study
+    if job.loaded.changes:
+        run_tags[tags.SET] = "; ".join(job.loaded.changes)
     run_tags |= job.tags
     if _test_selected(recipe):
         run_tags["cse.test_selected"] = "true"
@@ -245,18 +275,21 @@ def record_outcome(
     """Write scores and the typed result; unless the job is lean, also the selected model and what explains its scores.
 
     Those are the numbers behind the scores and figures of what there is data for. A figure that fails is a warning and
-    costs no run its scores.
+    costs no run its scores. `result.json` has every metric, the store those that a table shows.
     """
-    final = {f"eval/{name}.{metric}": v for name, values in result.scores.items() for metric, v in values.items()}
-    shares = {} if result.speed is None else {f"speed/share_{k}": v for k, v in result.speed.shares.items()}
-    tracker.metrics(final | shares, prepared.steps)
+    final = final_metrics(result, prepared.experiment.evaluators)
+    tracker.metrics(final, prepared.steps)
+    if AVERAGE in final:
+        tracker.tags({tags.AVERAGE: f"{final[AVERAGE]:.2f}"})
     tracker.text("result.json", result.model_dump_json(indent=1))
     if prepared.job.lean:
         return
     from cse_cli.analysis.run_figures import draw_run  # matplotlib: only where a run has come to its end
 
     prepared.experiment.scored.export(folder / "model", prepared.job.loaded.recipe.evaluate.max_length)
-    tracker.folder(folder / "model", "model")
+    step = prepared.steps if result.selected_step is None else result.selected_step
+    about = {"recipe": result.recipe, "seed": str(result.seed), "encoder": result.model, "step": str(step)}
+    tracker.model(folder / "model", prepared.job.name, about)
     evaluators = prepared.experiment.evaluators
     numbers = {name: evaluator.series() for name, evaluator in evaluators.items()}
     write_series(numbers, folder / SERIES_FOLDER)
@@ -267,6 +300,28 @@ def record_outcome(
     for made in (SERIES_FOLDER, "figures"):
         if (folder / made).is_dir():
             tracker.folder(folder / made, made)
+
+
+def final_metrics(result: Result, evaluators: Mapping[str, Evaluator]) -> dict[str, float]:
+    """Return what the tracking store gets of a result: averages, and what a table shows of each evaluator.
+
+    Args:
+        result: Of the finished run.
+        evaluators: Say which of their metrics a table shows; the others repeat these, or explain them.
+    """
+    averages = {
+        AVERAGE: result.average(),
+        "eval/untrained_avg": result.average(untrained=True),
+        "eval/gain": result.gain,
+    }
+    scores = {
+        f"eval/{name}.{metric}": result.scores[name][metric]
+        for name, evaluator in evaluators.items()
+        for metric in evaluator.shown_metrics()
+        if metric in result.scores[name]
+    }
+    known = {name: round(value, _DIGITS) for name, value in averages.items() if value is not None}
+    return {**known, **scores}
 
 
 def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run_id: str) -> Result:

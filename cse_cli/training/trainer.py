@@ -265,11 +265,14 @@ class Trainer:
         self.stepper.watch.clock.mark("evaluation")
 
     def _select(self, scores: Scores, select: str) -> None:
-        name, at, value = select.rpartition(".")[0], self.progress.step, score(scores, select)
+        at, value = self.progress.step, score(scores, select)
+        name, _, selecting = select.rpartition(".")
         if at == 0:
             self.selection.curve[0] = value
         best = at > 0 and self.selection.offer(at, value, self.experiment.scored)
-        self.tracker.metrics({f"dev/{name}.{metric}": v for metric, v in scores[name].items()}, at)
+        shown = {selecting, *self.experiment.evaluators[name].shown_metrics()}
+        # Without the evaluator's name: one curve, whatever the recipe calls its dev set.
+        self.tracker.metrics({f"dev/{metric}": v for metric, v in scores[name].items() if metric in shown}, at)
         run_on_rank0(lambda: self.observer.evaluated(at, {select: value}, best))
 
     # --- losses that are NaN or infinite ---

@@ -50,6 +50,12 @@ On = Annotated[
     str | None,
     typer.Option(metavar="CLUSTER", help="Run on a Ray cluster: auto, ray://… or local-cluster.", **_STUDY),
 ]
+Tag = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Tag the search's run and its trials'.", **_STUDY)
+]
+Experiment = Annotated[
+    str | None, typer.Option(help="MLflow experiment; if left out, the search's own, tune/NAME.", **_STUDY)
+]
 Patience = Annotated[
     str, typer.Option(help="Kill and repeat a run that tells nothing for so long: 90, 30m, 2h.", **_STUDY)
 ]
@@ -85,6 +91,8 @@ def tune(
     confirm: Confirm = None,
     save_best: SaveBest = None,
     quiet: Quiet = False,
+    tag: Tag = None,
+    experiment: Experiment = None,
     json_: Json = False,
 ) -> None:
     """Search better values for a recipe's parameters, by its dev metric; record each trial in MLflow."""
@@ -94,6 +102,7 @@ def tune(
     options = SearchOptions(
         recipe, param or (), range_ or (), choices or (), metric, set_ or (), unset or (), trials, timeout, sampler,
         pruner, seeds, steps, name, join, storage, device, workers, on, patience, save_best, confirm, json_, quiet,
+        tag or (), experiment,
     )  # fmt: skip
     if recipe == "ls":  # a recipe of that name is ls.toml
         list_studies(options)

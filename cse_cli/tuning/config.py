@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.schema import Recipe
@@ -39,6 +39,8 @@ class SearchConfig(BaseModel):
         on: A Ray cluster, as `cse run` takes it.
         patience: Seconds without a word after which a run's process is killed.
         join: The study must exist.
+        tags: Of the search's run and of its trials'.
+        experiment: In which they are recorded; None is the search's own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,6 +62,8 @@ class SearchConfig(BaseModel):
     on: str | None = None
     patience: float = PATIENCE_SECONDS
     join: bool = False
+    tags: dict[str, str] = Field(default_factory=dict)
+    experiment: str | None = None
 
     @property
     def trial_overrides(self) -> list[str]:

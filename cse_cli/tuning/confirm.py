@@ -24,7 +24,7 @@ from cse_cli.tuning.results import Confirmation, Search
 from cse_cli.tuning.save_recipe import tuned_recipe
 from registry.errors import CseError
 
-_ENDED = ("KILLED", "STALE", "FAILED")
+_ENDED = ("KILLED", "GONE", "FAILED")
 _SIDES = ("own", "found")
 
 

@@ -21,7 +21,7 @@ from cse_cli.core.paths import home, runs
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import find
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.runs.request import RunRequest, parse_seeds
+from cse_cli.runs.request import RunRequest, parse_seeds, parse_tags
 from cse_cli.tuning.config import SearchConfig, dev_metric
 from cse_cli.tuning.samplers import check_names
 from cse_cli.tuning.space import search_space
@@ -58,6 +58,8 @@ class SearchOptions:
         confirm: With how many fresh seeds the best values are compared with the recipe's own.
         as_json: Print one JSON document.
         quiet: Show results and errors alone.
+        tags: `key=value` texts.
+        experiment: In which runs are recorded.
     """
 
     recipe: str | None = None
@@ -84,6 +86,8 @@ class SearchOptions:
     confirm: int | None = None
     as_json: bool = False
     quiet: bool = False
+    tags: Sequence[str] = ()
+    experiment: str | None = None
 
     def request(self) -> RunRequest:
         """Return where runs are done.
@@ -108,7 +112,8 @@ class SearchOptions:
             "param": self.params, "range": self.ranges, "choices": self.choices, "metric": self.metric,
             "set": self.overrides, "unset": self.unset, "trials": self.trials, "timeout": self.timeout,
             "sampler": self.sampler, "pruner": self.pruner, "seeds": self.seeds, "steps": self.steps,
-            "name": self.name, "join": self.join, "workers": self.workers, "on": self.on,
+            "name": self.name, "join": self.join, "workers": self.workers, "on": self.on, "tag": self.tags,
+            "experiment": self.experiment,
         }  # fmt: skip
         for option, value in searching.items():
             if value and option not in allowed:
@@ -169,6 +174,8 @@ def resolve_options(
         on=options.on,
         patience=options.request().patience,
         join=options.join is not None,
+        tags=parse_tags(options.tags) or defaults.tags,
+        experiment=options.experiment or defaults.experiment,
     )
     check_names(config)
     return (config if config.name else config.model_copy(update={"name": _name(config, loaded)})), loaded

@@ -15,7 +15,7 @@ from cse_cli.core.paths import require_home
 from cse_cli.runs.driver import sole_driver
 from cse_cli.runs.placement import place_runs
 from cse_cli.runs.request import RunRequest
-from cse_cli.tracking import tags
+from cse_cli.tracking import location, tags
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.confirm import confirm
 from cse_cli.tuning.driver import Driver
@@ -197,7 +197,9 @@ def _open_run(study: Study, config: SearchConfig) -> tracking.Tracker | None:
         **{f"space.{parameter.name}": _range(parameter) for parameter in config.parameters},
     }
     about = {tags.TUNE: config.name, tags.SUMMARY: "tuning", tags.RECIPE: config.recipe}
-    tracker = tracking.start(config.name, params, {**about, tags.RECIPE_HASH: recipe_hash(study)})
+    about |= {**config.tags, tags.RECIPE_HASH: recipe_hash(study)}
+    place = config.experiment or location.experiment(f"tune/{config.name}")
+    tracker = tracking.start(config.name, params, about, experiment=place)
     set_run(study, tracker.run_id)
     return tracker
 

@@ -50,7 +50,7 @@ class TrialRuns:
         # What tells trials apart comes first: lists of runs show the beginning of a name.
         self.name = f"trial {trial.number} of {config.name}"
         self.jobs = self._mean_over_seeds(parent) if len(config.seeds) > 1 else self._only_seed(parent)
-        self._tags = {tags.TUNE: config.name, tags.TRIAL: str(trial.number)}
+        self._tags = {**config.tags, tags.TUNE: config.name, tags.TRIAL: str(trial.number)}
 
     def observer(self, seed: int, inner: Observer) -> Observer:
         """Return who hears the run of a seed: scores on the way count only where they are the trial's."""

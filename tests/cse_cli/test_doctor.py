@@ -40,7 +40,7 @@ def test_a_store_and_its_stale_runs_are_reported(home: Path) -> None:
     fresh_store(home)
     gone = tracking.start("gone", {}, {"cse.pid": "999999999"})
     assert found("tracking store").says.endswith("1 runs")
-    assert gone.run_id[:8] in found("stale runs").says
+    assert gone.run_id[:8] in found("gone runs").says
 
 
 def test_what_is_broken_is_a_problem(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

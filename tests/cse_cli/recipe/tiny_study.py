@@ -19,7 +19,7 @@ def grid(folder: Path, values: str = TEMPERATURES, seeds: str = "1", more: str =
 
 def runs(store: Store) -> list[tuple[str, str, str, str]]:
     """Return hash, seed, status and study of every run, oldest first."""
-    found = store.client.search_runs([store.experiment], order_by=["attribute.start_time ASC"])
+    found = store.client.search_runs(list(store.experiments()), order_by=["attribute.start_time ASC"])
     names = ("cse.recipe_hash", "cse.seed")
     return [
         (*(run.data.tags[name] for name in names), run.info.status, run.data.tags.get("cse.study", "")) for run in found

@@ -81,7 +81,7 @@ def until(holds: Callable[[], bool], *processes: Forked, seconds: float = 150) -
 
 def running_steps(store: Store) -> list[int]:
     """Return the last step recorded of every run at work."""
-    found = store.client.search_runs([store.experiment], "attributes.status = 'RUNNING'")
+    found = store.client.search_runs(list(store.experiments()), "attributes.status = 'RUNNING'")
     recorded = [points(store.client, run.info.run_id, "train/loss") for run in found]
     return [one[-1][0] if one else 0 for one in recorded]
 
@@ -92,7 +92,7 @@ def step(store: Store) -> int:
 
 
 def statuses(store: Store) -> list[str]:
-    found = store.client.search_runs([store.experiment], order_by=["attribute.start_time ASC"])
+    found = store.client.search_runs(list(store.experiments()), order_by=["attribute.start_time ASC"])
     return [one.info.status for one in found]
 
 

@@ -140,7 +140,7 @@ class TestStudy:
         assert set(times(store).values()) == {1}
         assert "was lost with its node" in err
         assert "it goes on from the last checkpoint of run" in err
-        for run in store.client.search_runs([store.experiment]):
+        for run in store.client.search_runs(list(store.experiments())):
             steps = [step for step, _ in points(store.client, run.info.run_id, "train/loss")]
             assert steps == [1, *range(10, STEPS + 1, 10)]
         assert not none_left(5)

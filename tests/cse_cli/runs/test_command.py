@@ -47,7 +47,7 @@ def results(out: str) -> list[Result]:
 
 
 def statuses(store: Store) -> list[str]:
-    found = store.client.search_runs([store.experiment], order_by=["attribute.start_time ASC"])
+    found = store.client.search_runs(list(store.experiments()), order_by=["attribute.start_time ASC"])
     return [one.info.status for one in found]
 
 
@@ -114,6 +114,38 @@ def test_one_seed_and_an_override_are_the_recipe_s_own(file, run, store):
 def test_without_a_seed_the_recipe_s_own_counts(file, run, store):
     _, out, _ = run(file, "--json")
     assert [one.seed for one in results(out)] == [3]
+
+
+def test_a_name_tags_and_an_experiment(file, run, store):
+    labels = ["--name", "baseline", "--tag", "for=the paper", "--tag", "draft=2", "--experiment", "thesis/one"]
+    _, out, _ = run(file, *labels, "--json")
+    (one,) = results(out)
+    recorded = store.client.get_run(one.run_id)
+    assert recorded.info.run_name == "baseline"
+    assert (recorded.data.tags["for"], recorded.data.tags["draft"]) == ("the paper", "2")
+    assert store.client.get_experiment(recorded.info.experiment_id).name == "thesis/one"
+
+    _, out, _ = run(file, "--name", "two", "--seeds", "2", "--set", "train.steps=2", "--json")
+    recorded = [store.client.get_run(one.run_id) for one in results(out)]
+    assert [one.info.run_name for one in recorded] == ["two: small seed 0", "two: small seed 1"]
+    assert {store.client.get_experiment(one.info.experiment_id).name for one in recorded} == {"small"}
+    assert [one.data.tags["cse.set"] for one in recorded] == ["train.steps=2"] * 2
+
+
+@pytest.mark.parametrize(
+    ("tag", "says"),
+    [
+        ("paper", "is not key=value"),
+        ("a@b=1", "is not key=value"),
+        ("cse.seed=4", "set by cse itself"),
+        ("avg=99", "set by cse itself"),
+    ],
+)
+def test_tags_that_cannot_be(tag, says, file, home, capsys):
+    code, out, err = cse("run", file, "--tag", tag, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert not (home / "mlflow.db").exists()
 
 
 # What is printed.
@@ -244,7 +276,7 @@ def killed(file: str, run: Run, store: Store, monkeypatch: pytest.MonkeyPatch) -
     with monkeypatch.context() as patched:
         patched.setattr(Stepper, "take", stopping)
         code, out, err = run(file, "--seed", "8")
-    (one,) = store.client.search_runs([store.experiment])
+    (one,) = store.client.search_runs(list(store.experiments()))
     run_id = str(one.info.run_id)
     assert (code, out) == (130, "")
     assert err.rstrip().split("\n")[-1] == f"stopped; go on with: cse run --resume {run_id[:8]}"

@@ -46,7 +46,7 @@ def test_a_killed_rank(rank, file, store):
         code, out, err = ended(process)
         took = time.monotonic() - began
         assert gone(everything)
-    (run,) = store.client.search_runs([store.experiment])
+    (run,) = store.client.search_runs(list(store.experiments()))
     lines = err.rstrip().split("\n")
     assert (code, out) == (1, ""), err
     assert took < SECONDS, took
@@ -102,7 +102,7 @@ def test_asked_to_stop(number, code, file, store):
         os.killpg(process.pid, number)  # as a terminal does: the ranks are in sessions of their own
         found, out, err = ended(process)
         assert gone(everything)
-    (run,) = store.client.search_runs([store.experiment])
+    (run,) = store.client.search_runs(list(store.experiments()))
     assert (found, out) == (code, ""), err
     assert err.rstrip().split("\n")[-1] == f"stopped; go on with: cse run --resume {run.info.run_id[:8]}"
     assert "Traceback" not in err

@@ -20,6 +20,12 @@ pytestmark = pytest.mark.process
 STEPS = 400
 
 
+@pytest.fixture(autouse=True)
+def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sample the machine often, so that signals and kills fall between and into such records too."""
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
+
+
 def cse(*arguments: object, folder: Path) -> Forked:
     return Forked(["cse_cli", "run", *arguments, "--device", "cpu", "--json"], folder)
 
@@ -38,7 +44,7 @@ def stop_in_the_middle(process: Forked, store: Store, number: signal.Signals) ->
     """Send a signal to the process's group after its first 60 steps; return run id, stdout, stderr."""
     until = time.monotonic() + 120
     while time.monotonic() < until and process.poll() is None:
-        for run in store.client.search_runs([store.experiment]):
+        for run in store.client.search_runs(list(store.experiments())):
             recorded = points(store.client, run.info.run_id, "train/loss")
             if run.info.status == "RUNNING" and recorded and recorded[-1][0] >= 60:
                 os.killpg(process.pid, number)

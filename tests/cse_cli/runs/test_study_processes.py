@@ -58,7 +58,7 @@ def statuses(store: Store) -> list[str]:
 
 def step(store: Store, status: str) -> int:
     """Return the last step recorded of a run with this status; 0 where there is none."""
-    found = store.client.search_runs([store.experiment], f"attributes.status = '{status}'")
+    found = store.client.search_runs(list(store.experiments()), f"attributes.status = '{status}'")
     recorded = [points(store.client, run.info.run_id, "train/loss") for run in found]
     return max((one[-1][0] for one in recorded if one), default=0)
 
@@ -74,7 +74,7 @@ def test_killed_half_way_and_run_again(folder, store):
     until(lambda: statuses(store) == ["FINISHED", "RUNNING"] and step(store, "RUNNING") >= 30, killed)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
-    before = store.client.search_runs([store.experiment], "attributes.status = 'FINISHED'")[0].info
+    before = store.client.search_runs(list(store.experiments()), "attributes.status = 'FINISHED'")[0].info
 
     code, again, err = ended(cse("tiny.toml", folder=folder))
 
@@ -106,7 +106,7 @@ def test_asked_to_stop(number, code, folder, store):
     os.killpg(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (code, ""), err
-    (run,) = store.client.search_runs([store.experiment])
+    (run,) = store.client.search_runs(list(store.experiments()))
     last = f"stopped in run {run.info.run_id[:8]}; the same command goes on from there: cse run tiny.toml …"
     assert err.rstrip().split("\n")[-1] == last
     assert "Traceback" not in err

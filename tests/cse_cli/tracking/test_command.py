@@ -60,12 +60,11 @@ def test_a_pipe_gets_tab_separated_lines_with_whole_ids(app: typer.Typer, run_id
 def test_a_terminal_gets_a_table(
     run_id: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from cse_cli.tracking.reader import list_runs
-    from cse_cli.tracking.view import summary
+    from cse_cli.tracking.listing import RunQuery
 
     monkeypatch.setattr(render_runs.sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "dumb")  # 80 columns, no colours
-    render_runs.print_runs([summary(run) for run in list_runs()])
+    render_runs.print_runs(RunQuery().lines())
     out = capsys.readouterr().out
     assert run_id[:8] in out
     assert run_id not in out
@@ -75,14 +74,14 @@ def test_a_terminal_gets_a_table(
 
 def test_a_program_gets_one_document(app: typer.Typer, run_id: str) -> None:
     document = json.loads(call(app, "ls", "--json"))
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     (run,) = document["runs"]
     assert (run["run_id"], run["dev"], run["test"], run["status"]) == (run_id, 70.0, 62.0, "FINISHED")
 
 
 def test_no_store_is_an_empty_list_and_a_hint(app: typer.Typer, home: Path) -> None:
     answer = CliRunner().invoke(app, ["runs", "ls", "--json"])
-    assert json.loads(answer.stdout) == {"schema_version": 1, "runs": []}
+    assert json.loads(answer.stdout) == {"schema_version": 2, "runs": []}
     assert "cse run quickstart" in answer.stderr
     assert not home.exists()
 

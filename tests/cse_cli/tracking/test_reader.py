@@ -12,17 +12,17 @@ import psutil
 import pytest
 
 from cse_cli import tracking
+from cse_cli.tracking.listing import summary
 from cse_cli.tracking.reader import (
     SILENCE,
     close_run,
     details,
     find_run,
     finished_results,
-    is_stale,
+    is_gone,
     list_runs,
 )
 from cse_cli.tracking.store import Store
-from cse_cli.tracking.view import summary
 from registry.errors import CseError, UnknownNameError
 from tests.cse_cli.tracking.stores import result
 
@@ -126,9 +126,9 @@ def test_details_hold_curves_in_order_and_single_values_apart(store: Store) -> N
     assert Path(about.artifact_folder, "deep/a.txt").exists()
 
 
-def test_a_run_whose_process_is_gone_is_stale_and_can_be_closed(store: Store) -> None:
+def test_a_run_whose_process_is_gone_is_told_and_can_be_closed(store: Store) -> None:
     alive, dead = tracking.start("alive", {}, {}).run_id, tracking.start("dead", {}, DEAD).run_id
-    assert {run.run_id: run.status for run in list_runs()} == {alive: "RUNNING", dead: "STALE"}
+    assert {run.run_id: run.status for run in list_runs()} == {alive: "RUNNING", dead: "GONE"}
     assert close_run(dead).status == "KILLED"
     with pytest.raises(CseError, match="closed already: KILLED"):
         close_run(dead)
@@ -140,14 +140,14 @@ def test_a_run_whose_process_is_gone_is_stale_and_can_be_closed(store: Store) ->
 def test_a_process_id_used_again_is_another_process() -> None:
     me = {"cse.host": socket.gethostname(), "cse.pid": str(os.getpid())}
     born = psutil.Process().create_time()
-    assert not is_stale(me)
-    assert not is_stale({**me, "cse.process_started": f"{born:.2f}"})
-    assert is_stale({**me, "cse.process_started": f"{born - 100:.2f}"})
+    assert not is_gone(me)
+    assert not is_gone({**me, "cse.process_started": f"{born:.2f}"})
+    assert is_gone({**me, "cse.process_started": f"{born - 100:.2f}"})
 
 
 def test_on_another_machine_the_heartbeat_decides() -> None:
     now = datetime.now(UTC)
     elsewhere = {"cse.host": "elsewhere", "cse.pid": "1", "cse.heartbeat": now.isoformat(timespec="seconds")}
-    assert not is_stale(elsewhere, now + SILENCE - timedelta(minutes=1))
-    assert is_stale(elsewhere, now + SILENCE + timedelta(minutes=1))
-    assert not is_stale({}, now)
+    assert not is_gone(elsewhere, now + SILENCE - timedelta(minutes=1))
+    assert is_gone(elsewhere, now + SILENCE + timedelta(minutes=1))
+    assert not is_gone({}, now)

@@ -102,12 +102,14 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
 
 @pytest.mark.process
 def test_the_pages_come_up_on_the_loopback_and_go_with_ctrl_c(store: Store) -> None:
-    tracking.start("run", {}, {}).finish("FINISHED")
+    tracker = tracking.start("run", {}, {}, experiment="mini/simcse_en")
+    tracker.finish("FINISHED")
+    place = store.client.get_run(tracker.run_id).info.experiment_id
     command = [sys.executable, "-m", "cse_cli", "ui", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url, _, page = process.stdout.readline().strip().partition("/#/")
-        assert page.startswith(f"experiments/{store.experiment}/runs?")
+        assert page.startswith(f"experiments/{place}/runs?")
         assert url.startswith("http://127.0.0.1:")
         with DIRECT.open(f"{url}/", timeout=10) as answer:
             assert b"<html" in answer.read()

@@ -134,7 +134,7 @@ with tracking.ending(tracker):
         ("SIGTERM", 143, "KILLED"),
         ("SIGHUP", 129, "KILLED"),
         ("SIGINT", -signal.SIGINT, "KILLED"),
-        ("SIGKILL", -signal.SIGKILL, "STALE"),
+        ("SIGKILL", -signal.SIGKILL, "GONE"),
     ],
 )
 def test_a_real_process_leaves_the_right_state(store: Store, home: Path, how: str, code: int, status: str) -> None:

@@ -43,10 +43,34 @@ def test_the_store_is_one_absolute_database_unless_the_environment_says_otherwis
     assert location.database(location.uri()) is None
 
 
+def experiment_of(store: Store, run_id: str) -> str:
+    return store.client.get_experiment(store.client.get_run(run_id).info.experiment_id).name
+
+
 def test_the_environment_names_the_experiment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert experiment_of(store, tracking.start("run", {}, {}).run_id) == "cse"
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "thesis")
-    assert store.client.get_experiment(open_store().experiment).name == "thesis"
-    assert open_store().experiment == open_store().experiment
+    assert experiment_of(store, tracking.start("run", {}, {}).run_id) == "thesis"
+
+
+def test_a_run_is_in_the_experiment_named_or_in_that_of_its_parent(store: Store) -> None:
+    parent = tracking.start("search", {}, {}, experiment="tune/queue")
+    assert experiment_of(store, parent.run_id) == "tune/queue"
+    assert experiment_of(store, tracking.start("trial", {}, {}, parent=parent.run_id).run_id) == "tune/queue"
+
+
+def test_our_experiments_are_known_again_and_others_are_not(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = store.client
+    client.create_experiment("cse")  # as older versions made it, without our tag
+    client.create_experiment("somebody else's")
+    theirs = client.create_experiment("shared")
+    for name in ("mini/ifcl_en", "shared", "mini/ifcl_en"):
+        tracking.start("run", {}, {}, experiment=name)
+    assert sorted(open_store().experiments().values()) == ["cse", "mini/ifcl_en", "shared"]
+    assert open_store().experiments()[theirs] == "shared"
+    client.create_experiment("thesis")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "thesis")
+    assert "thesis" in open_store().experiments().values()
 
 
 @pytest.mark.parametrize("name", ["ä ö", "a#b", "100%25", "what?"])
@@ -134,7 +158,7 @@ def test_a_database_of_another_mlflow_is_refused(home: Path) -> None:
 
 
 def test_a_deleted_experiment_is_named(store: Store) -> None:
-    store.client.delete_experiment(store.experiment)
+    store.client.delete_experiment(store.experiment("cse"))
     with pytest.raises(TrackingError, match=re.escape("'cse'") + ".*has been deleted"):
         tracking.start("run", {}, {})
 
@@ -157,14 +181,13 @@ def test_a_store_whose_making_was_cut_off_is_made_anew(home: Path, monkeypatch: 
     assert not (home / "mlflow.db").exists()
     (left,) = home.glob("mlflow.db.new-*")
     Path(f"{left}-journal").write_bytes(b"of the one that was cut off")
-    store = open_store()
-    assert store.client.get_experiment(store.experiment).name == "cse"
+    assert open_store().experiments() == {}
     assert {path.name for path in home.glob("*.db*")} == {"mlflow.db", "mlflow.db.lock"}
 
 
 PROGRAM = """
 from cse_cli import tracking
-tracker = tracking.start("run", {"a": "1"}, {})
+tracker = tracking.start("run", {"a": "1"}, {}, experiment="one for all")
 for step in range(100):
     tracker.metrics({"loss": 1.0}, step)
 tracker.finish("FINISHED")
@@ -179,6 +202,7 @@ def test_four_processes_may_use_a_new_store_at_once(home: Path) -> None:
         assert process.communicate(timeout=200) == ("", "")
         assert process.returncode == 0
     store = open_store()
-    runs = store.client.search_runs([store.experiment])
+    assert list(store.experiments().values()) == ["one for all"]
+    runs = store.client.search_runs(list(store.experiments()))
     assert [run.info.status for run in runs] == ["FINISHED"] * 4
     assert all(len(store.client.get_metric_history(run.info.run_id, "loss")) == 100 for run in runs)

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -174,6 +175,27 @@ def test_the_first_end_counts(store: Store) -> None:
     tracker.finish("KILLED")
     tracker.finish("FINISHED")
     assert store.client.get_run(tracker.run_id).info.status == "KILLED"
+
+
+def test_the_machine_is_sampled_while_a_run_is_recorded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.05")
+    monkeypatch.delenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING")
+    tracker = tracking.start("run", {}, {})
+    until = time.monotonic() + 20
+    while not (found := store.client.get_run(tracker.run_id).data.metrics) and time.monotonic() < until:
+        time.sleep(0.05)
+    tracker.finish("FINISHED")
+    assert 0 < found["system/system_memory_usage_percentage"] < 100
+    assert all(name.startswith("system/") for name in found)
+
+
+def test_the_machine_is_not_sampled_where_that_is_switched_off(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.05")
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
+    tracker = tracking.start("run", {}, {})
+    time.sleep(0.2)
+    tracker.finish("FINISHED")
+    assert store.client.get_run(tracker.run_id).data.metrics == {}
 
 
 @pytest.mark.process

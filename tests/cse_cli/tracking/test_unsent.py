@@ -29,7 +29,7 @@ def tracker(store: Store, flaky: Flaky, monkeypatch: pytest.MonkeyPatch) -> Mlfl
     run_id = tracking.start("run", {}, {}).run_id
     monkeypatch.setattr(mlflow_tracker, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(mlflow_tracker, "SEND_SECONDS", 0.0)
-    return MlflowTracker(Store(store.uri, cast(Any, flaky), store.experiment), run_id)
+    return MlflowTracker(Store(store.uri, cast(Any, flaky)), run_id)
 
 
 def refused(tracker: MlflowTracker, flaky: Flaky, **values: str) -> Unsent:
@@ -168,7 +168,7 @@ def test_a_line_torn_by_a_kill_costs_only_itself(store: Store, flaky: Flaky, tra
     tracker.metrics({"loss": 1.0}, 1)
     with Unsent(tracker.run_id).metrics.open("a") as file:
         file.write('{"step": 2, "values": {"lo')
-    resumed = MlflowTracker(Store(store.uri, cast(Any, flaky), store.experiment), tracker.run_id, resumed=True)
+    resumed = MlflowTracker(Store(store.uri, cast(Any, flaky)), tracker.run_id, resumed=True)
     resumed.metrics({"loss": 2.0}, 2)
     resumed.finish("FINISHED")
     sync()
@@ -179,7 +179,7 @@ def test_steps_done_again_after_a_resume_are_sent_once(store: Store, flaky: Flak
     flaky.down = True
     for step in (1, 2, 3):
         tracker.metrics({"loss": float(step)}, step)
-    resumed = MlflowTracker(Store(store.uri, cast(Any, flaky), store.experiment), tracker.run_id, resumed=True)
+    resumed = MlflowTracker(Store(store.uri, cast(Any, flaky)), tracker.run_id, resumed=True)
     time.sleep(0.002)  # another time of day, so another point to the store
     for step in (2, 3, 4):
         resumed.metrics({"loss": float(step)}, step)

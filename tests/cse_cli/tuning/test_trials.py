@@ -76,9 +76,10 @@ def below(run_id):
 
 def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
     notes = Notes()
-    outcome = search(asked, notes)
+    outcome = search(asked, notes, tags={"for": "the paper"})
     assert (outcome.ran, outcome.ending, outcome.counts["complete"]) == (3, "budget", 3)
     trials = below(outcome.run_id)
+    assert {(run.experiment, run.tags["for"]) for run in trials} == {("tune/search", "the paper")}
     assert [(run.name, run.status, run.tags["cse.tune"], run.tags["cse.trial"]) for run in trials] == [
         (f"trial {number} of search", "FINISHED", "search", str(number)) for number in range(3)
     ]
@@ -122,7 +123,7 @@ def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, ca
         None,
     )
     client = MlflowClient(location.uri())
-    assert [point.step for point in client.get_metric_history(pruned.run_id, "dev/dev.spearman")] == [0, 2]
+    assert [point.step for point in client.get_metric_history(pruned.run_id, "dev/spearman")] == [0, 2]
     assert list((runs() / pruned.run_id).glob("*.pt")) == []
     assert is_finished(pruned.run_id)
     assert finished_results() == []
