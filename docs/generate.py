@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 from layers import layers_svg
 from markdown_table import cell, table
+from notebook import notebook
 from paper_pages import paper_tables
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -43,7 +44,10 @@ def pages() -> dict[str, str]:
         "models.md": models(),
         "papers.md": paper_tables(),
     }
-    return {name: f"{_NOTE}\n\n{text.strip()}\n" for name, text in made.items()} | {"layers.svg": layers_svg()}
+    return {name: f"{_NOTE}\n\n{text.strip()}\n" for name, text in made.items()} | {
+        "layers.svg": layers_svg(),
+        "python.ipynb": notebook(PAGES.parent / "python.md"),
+    }
 
 
 def components(registry: Registry[Any]) -> str:
