@@ -16,6 +16,8 @@ from cse_cli.data.requirements import (
 from cse_cli.recipe.load import load
 from registry import hub, models
 from registry.errors import MissingError
+from tests.cse_cli.runs.running import cse
+from tests.shrunken import recipe
 
 
 def silent(*_):
@@ -168,3 +170,15 @@ def test_shared_archives_are_counted_once(nothing_cached):
     assert [one.state for one in found] == ["fetchable", "fetchable"]
     assert found[0].bytes == found[1].bytes
     assert module.download_size(found) == module.download_size(found[:1])
+
+
+def test_what_all_runs_of_a_study_lack_is_told_once_before_the_first(folder, parts, capsys):
+    recipe(folder, parts)
+    (folder / "lacking.toml").write_text(
+        '[study]\ntitle = "Lacking"\nrecipe = "small.toml"\nseeds = 3\nset = ["encoders.online.model=/no/such/model"]\n'
+        '[[study.rows]]\nrow = "one"\n[[study.rows]]\nrow = "other"\nset = ["train.learning_rate=1e-3"]\n'
+    )
+    code, out, err = cse("run", "lacking.toml", capsys=capsys)
+    assert (code, out) == (3, "")
+    assert err.count("/no/such/model") == 1
+    assert cse("runs", "ls", "--json", capsys=capsys)[1].count("run_id") == 0

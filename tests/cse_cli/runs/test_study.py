@@ -147,17 +147,6 @@ def test_dry_run_builds_and_writes_nothing(folder, run, home):
     assert "2 at once, each in a process of its own: cpu, cpu" in out
 
 
-def test_what_all_runs_lack_is_told_once_before_the_first(folder, run, store):
-    grid(folder)
-    (folder / "lacking.toml").write_text(
-        '[study]\ntitle = "Lacking"\nrecipe = "small.toml"\nseeds = 3\nset = ["encoders.online.model=/no/such/model"]\n'
-        '[[study.rows]]\nrow = "one"\n[[study.rows]]\nrow = "other"\nset = ["train.learning_rate=1e-3"]\n'
-    )
-    code, out, err = run("lacking.toml")
-    assert (code, out, runs(store)) == (3, "", [])
-    assert err.count("/no/such/model") == 1
-
-
 def test_a_cell_that_fails_does_not_stop_the_others(folder, run, store):
     grid(folder)
     (folder / "fails.toml").write_text(
