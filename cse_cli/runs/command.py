@@ -42,6 +42,7 @@ def run(
     patience: Annotated[
         str, typer.Option(help="Kill and repeat a run that tells nothing for so long: 90, 30m, 2h.")
     ] = "2h",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train and score recipes, or all cells of studies; record each run in MLflow."""
@@ -57,20 +58,9 @@ def run(
     from cse_cli.runs.run import run_as_rank, run_jobs, run_studies
 
     request = RunRequest(
-        recipes or [],
-        set_ or [],
-        unset or [],
-        seed,
-        seeds,
-        device,
-        resume,
-        workers,
-        processes,
-        on,
-        parse_duration("--patience", patience),
-        dry_run,
-        json_,
-    )
+        recipes or [], set_ or [], unset or [], seed, seeds, device, resume, workers, processes, on,
+        parse_duration("--patience", patience), dry_run, json_, quiet,
+    )  # fmt: skip
     if here.world > 1:
         among_others(lambda: run_as_rank(request, here))
     is_study = any(find_study(name) for name in request.recipes)

@@ -131,6 +131,16 @@ def test_tables_on_stdout_progress_on_stderr(file, run, store):
     assert "dev.spearman" in err
     assert "best" in err
     assert "dev.spearman" not in out
+    assert "\nrun 1 of 2 · small seed 0 · dev " in err
+    assert "\nrun 2 of 2 · small seed 1 · dev " in err
+    assert err.count("model = SentenceTransformer(") == 1
+    assert "\n  cse leaderboard" in err
+
+
+def test_quiet_prints_results_alone(file, run, store):
+    code, out, err = run(file, "-q")
+    assert (code, err) == (0, "")
+    assert out.startswith("small · ")
 
 
 @pytest.mark.exhaustive
@@ -189,7 +199,7 @@ def test_one_that_fails_does_not_stop_the_others(file, folder, run, store):
     code, out, err = run("bad.toml", file, "--json")
     assert code == 3
     assert [one.recipe for one in results(out)] == ["small"]
-    assert "error: bad seed 3: " in err
+    assert "error: run 1 of 2: bad seed 3: " in err
     assert "/no/such/model" in err
     assert statuses(store) == ["FINISHED"]
 
