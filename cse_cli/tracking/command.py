@@ -256,11 +256,11 @@ def _serve(port: int, no_browser: bool) -> None:
 
 def _page() -> str:
     """Return the page to begin with: the table of the experiment that the newest run is in."""
+    from cse_cli.tracking.pages import table_page
     from cse_cli.tracking.reader import newest_experiment
 
-    place = newest_experiment()
-    # Without the parameter the pages open in their view for chat applications.
-    return "experiments" if place is None else f"experiments/{place}/runs?workflowType=machine_learning"
+    newest = newest_experiment()
+    return "experiments" if newest is None else table_page(*newest)
 
 
 def _server(store: Store, port: int) -> list[str]:

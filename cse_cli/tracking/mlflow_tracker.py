@@ -130,8 +130,10 @@ class MlflowTracker(Tracker):
         self._finished = False
         if resumed:
             self._unsent.end_torn_line()
-        self._sample = sampler() if (seconds := sample_seconds()) else dict
-        self._thread = StoreThread(self._record_system, seconds)
+        self._sample: Callable[[], dict[str, float]] = dict
+        self._thread = StoreThread(self._record_system, seconds := sample_seconds())
+        if seconds is not None:
+            self._thread.submit(self._begin_samples)
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
         """Record values of a step: on disk at once, in the store at most `SEND_SECONDS` later if more follow."""
@@ -195,6 +197,9 @@ class MlflowTracker(Tracker):
 
     def _change(self, change: Change) -> None:
         self._thread.run(lambda: self._write(change))
+
+    def _begin_samples(self) -> None:
+        self._sample = sampler()  # psutil counts for each thread since that has asked before
 
     def _record_system(self) -> None:
         now = _milliseconds()

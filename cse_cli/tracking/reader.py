@@ -130,9 +130,13 @@ def list_names() -> list[RecordedRun]:
     return [one for _, one in _search(open_store(), "")]
 
 
-def newest_experiment() -> str | None:
-    """Return the id of the experiment that the newest run is in; None without a run."""
-    return next((str(run.info.experiment_id) for run, _ in _search(open_store(), "")), None)
+def newest_experiment() -> tuple[str, dict[str, str]] | None:
+    """Return the id and the tags of the experiment that the newest run is in; None without a run."""
+    store = open_store()
+    for run, _ in _search(store, ""):
+        found = store.client.get_experiment(run.info.experiment_id)
+        return str(found.experiment_id), dict(found.tags)
+    return None
 
 
 def find_run(prefix_or_name: str) -> str:

@@ -30,6 +30,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import home
 from cse_cli.tracking import location, tags
+from cse_cli.tracking.pages import VIEW_TAG, view
 from registry.errors import TrackingError
 
 # What MLflow raises when a store does not take a call: its own, a broken connection, a full disk.
@@ -74,7 +75,8 @@ class Store:
         if found is None:
             artifacts = None if location.is_remote(self.uri) else location.artifacts().as_uri()
             try:
-                return str(self.client.create_experiment(name, artifacts, {tags.EXPERIMENT: "true"}))
+                marks = {tags.EXPERIMENT: "true", VIEW_TAG: view()}
+                return str(self.client.create_experiment(name, artifacts, marks))
             except MlflowException:
                 found = self.client.get_experiment_by_name(name)  # another process may have been first
                 if found is None:
@@ -86,6 +88,7 @@ class Store:
                 "--experiment",
             )
         if found.tags.get(tags.EXPERIMENT) != "true":
+            self.client.set_experiment_tag(found.experiment_id, VIEW_TAG, view())
             self.client.set_experiment_tag(found.experiment_id, tags.EXPERIMENT, "true")
         return str(found.experiment_id)
 

@@ -27,7 +27,10 @@ def sample_seconds() -> float | None:
 
 
 def sampler() -> Callable[[], dict[str, float]]:
-    """Return what samples processor, memory and GPUs, of those only that CUDA_VISIBLE_DEVICES leaves visible."""
+    """Return what samples processor, memory and GPUs, of those only that CUDA_VISIBLE_DEVICES leaves visible.
+
+    It is to be called in the thread that made it.
+    """
     monitors: list[BaseMetricsMonitor] = [CPUMonitor()]
     with suppress(Exception):  # no nvidia-ml-py, no driver, no GPU
         from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor

@@ -102,7 +102,7 @@ def test_series_come_from_the_folder_from_the_store_or_through_a_server(monkeypa
     local, stored, none = (record("mini/simcse_en", s, evaluators=["stsb"], keep=k) for s, k in enumerate(places))
     for through_a_server in (False, True):
         if through_a_server:
-            monkeypatch.setattr(reader, "_artifact_folder", lambda run: None)
+            monkeypatch.setattr(reader, "local_folder", lambda uri: None)
         for seed, run_id in enumerate((local, stored)):
             assert reader.series_of(run_id)["stsb"]["cosine"].tolist() == pairs("stsb", seed, 1.0)["cosine"]
         assert reader.series_of(none) == {}

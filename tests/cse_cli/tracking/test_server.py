@@ -109,7 +109,7 @@ def test_the_pages_come_up_on_the_loopback_and_go_with_ctrl_c(store: Store) -> N
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url, _, page = process.stdout.readline().strip().partition("/#/")
-        assert page.startswith(f"experiments/{place}/runs?")
+        assert page == f"experiments/{place}/runs?workflowType=machine_learning&viewStateShareKey=cse"
         assert url.startswith("http://127.0.0.1:")
         with DIRECT.open(f"{url}/", timeout=10) as answer:
             assert b"<html" in answer.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -68,6 +69,8 @@ def test_our_experiments_are_known_again_and_others_are_not(store: Store, monkey
         tracking.start("run", {}, {}, experiment=name)
     assert sorted(open_store().experiments().values()) == ["cse", "mini/ifcl_en", "shared"]
     assert open_store().experiments()[theirs] == "shared"
+    columns = json.loads(client.get_experiment(theirs).tags["mlflow.sharedViewState.cse"])["selectedColumns"]
+    assert "metrics.`eval/avg`" in columns
     client.create_experiment("thesis")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "thesis")
     assert "thesis" in open_store().experiments().values()
