@@ -5,8 +5,6 @@ from __future__ import annotations
 import shlex
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from rich.text import Text
@@ -19,7 +17,6 @@ from cse_cli.core.results import Result, Scores, headlines, metric_value
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
 from cse_cli.training.build import Prepared
 from registry import EVALUATORS
-from registry.encoders.export import MODULES
 from registry.papers import AVERAGE
 from registry.tokens import Tokens
 
@@ -170,7 +167,8 @@ def next_steps(results: Sequence[Result]) -> list[str]:
     best = max(results, key=_dev_score)
     run_id, folder = str(best.run_id), run_folders() / str(best.run_id) / "model"
     which = "" if len(results) == 1 else f" of the best on dev, {best.recipe} seed {best.seed}"
-    lines = [f"model{which}: {folder}", *(f"  {line}" for line in _loading(folder))] if folder.is_dir() else []
+    python = "from cse_cli import load_model", f'model = load_model("{run_id[:8]}")', f"model.encode({_SENTENCES})"
+    lines = [f"model{which}: {folder}", *(f"  {line}" for line in python)] if folder.is_dir() else []
     recipes = list(dict.fromkeys(result.recipe for result in results))
     commands = {f"cse evaluate {run_id[:8]}": "on the papers' test sets"} if folder.is_dir() else {}
     commands["cse leaderboard"] = "beside the papers' numbers"
@@ -184,18 +182,6 @@ def next_steps(results: Sequence[Result]) -> list[str]:
 
 def _dev_score(result: Result) -> float:
     return result.curve.get(result.selected_step or 0, float("-inf"))
-
-
-def _loading(folder: Path) -> list[str]:
-    """Return three lines of Python; none for an export that only cse reads."""
-    if not (folder / MODULES).is_file():
-        return []
-    needs = "" if find_spec("sentence_transformers") else "  # pip install sentence-transformers"
-    return [
-        f"from sentence_transformers import SentenceTransformer{needs}",
-        f'model = SentenceTransformer("{folder}")',
-        f"model.encode({_SENTENCES})",
-    ]
 
 
 def speed_line(runs: Sequence[Result]) -> list[str]:

@@ -165,7 +165,7 @@ def test_tables_on_stdout_progress_on_stderr(file, run, store):
     assert "dev.spearman" not in out
     assert "\nrun 1 of 2 · small seed 0 · dev " in err
     assert "\nrun 2 of 2 · small seed 1 · dev " in err
-    assert err.count("model = SentenceTransformer(") == 1
+    assert err.count("model = load_model(") == 1
     assert "\n  cse leaderboard" in err
 
 

@@ -116,11 +116,10 @@ def test_what_to_do_next(home):
     bad, good = scored(1, 60.0, run_id="a" * 32, curve={250: 60.0}), scored(2, 70.0, run_id="b" * 32, curve={250: 70.0})
     folder = runs() / ("b" * 32) / "model"
     folder.mkdir(parents=True)
-    (folder / "modules.json").write_text("[]")
     lines = next_steps([bad, good])
     assert lines[0] == f"model of the best on dev, mini/simcse_en seed 2: {folder}"
     assert lines[2:4] == [
-        f'  model = SentenceTransformer("{folder}")',
+        '  model = load_model("bbbbbbbb")',
         '  model.encode(["A man is singing.", "Somebody sings."])',
     ]
     assert [line.split("  ")[1] for line in lines[5:]] == ["cse evaluate bbbbbbbb", "cse leaderboard"]
