@@ -10,6 +10,7 @@ from cse_cli import doctor
 from cse_cli.analysis import command as analysis
 from cse_cli.data import command as data
 from cse_cli.evaluation import command as evaluation
+from cse_cli.listing import command as listing
 from cse_cli.recipe import command as recipe
 from cse_cli.runs import command as runs
 from cse_cli.tracking import command as tracking
@@ -25,10 +26,11 @@ app = typer.Typer(
 
 app.command("check", epilog=data.CHECK_RECIPES_EPILOG)(data.check_recipes)
 app.command("compare", epilog=analysis.COMPARE_EPILOG)(analysis.compare)
+app.command("cp", epilog=recipe.COPY_EPILOG)(recipe.copy)
 app.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
 app.command("evaluate", epilog=evaluation.EPILOG)(evaluation.evaluate)
 app.command("leaderboard", epilog=analysis.LEADERBOARD_EPILOG)(analysis.leaderboard)
-app.command("list", epilog=recipe.LIST_EPILOG)(recipe.list_)
+app.command("list", epilog=listing.EPILOG)(listing.list_)
 app.command("report", epilog=analysis.REPORT_EPILOG)(analysis.report)
 app.command("run", epilog=runs.EPILOG)(runs.run)
 app.command("schema", epilog=recipe.SCHEMA_EPILOG)(recipe.schema)

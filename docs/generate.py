@@ -236,7 +236,7 @@ def models() -> str:
     rows = [
         [
             f"`{about.id}`" + "".join(f"<br>`{name}`" for name in about.names),
-            f"`{about.revision[:12]}`" if about.revision else "newest",
+            f"`{about.revision[:12]}`" if about.revision else "newest" if about.published else "not published",
             "" if about.bytes is None else _size(about.bytes),
             about.licence or "",
             cell(" ".join(filter(None, [about.note, about.tokenizer and f"tokenizer of `{about.tokenizer}`"]))),
@@ -255,7 +255,7 @@ def models() -> str:
 
 def _split(entry: catalogue.DatasetEntry, name: str) -> list[str]:
     split = entry.splits[name]
-    path = f"`{split.path}`" if split.path else ""
+    path = f"`{split.path}`" if split.path else "comes with cse" if split.shipped else ""
     return [f"`{name}`", f"{split.rows:,}", path, f"`{split.sha256[:12]}…`" if split.sha256 else ""]
 
 

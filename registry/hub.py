@@ -38,6 +38,9 @@ from registry.transfer import Download, TransferError, answers, disk_error, faul
 
 __all__ = ["Repository", "cache_folder", "matches"]
 
+OFFLINE = "HF_HUB_OFFLINE"
+"""Variable that forbids asking the hub."""
+
 PATIENCE = 8.0
 """Seconds that `unreachable` waits for the hub's first answer."""
 
@@ -345,7 +348,7 @@ def unreachable() -> str | None:
     from huggingface_hub import constants
 
     if is_offline():
-        return "HF_HUB_OFFLINE forbids asking the hub"
+        return f"{OFFLINE} forbids asking the hub"
     if not answers(constants.ENDPOINT, PATIENCE):
         return f"the hub at {constants.ENDPOINT} does not answer"
     return None

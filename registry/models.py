@@ -57,6 +57,7 @@ class KnownModel:
         tokenizer: The model whose vocabulary it uses, where its repository has none.
         model_type: Its architecture, where its configuration does not say.
         note: What else a user should know.
+        published: Whether the hub has it; other models are looked for below `$CSE_MODELS` alone.
     """
 
     id: str
@@ -67,6 +68,7 @@ class KnownModel:
     tokenizer: str | None = None
     model_type: str | None = None
     note: str | None = None
+    published: bool = True
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,13 @@ def locate(model: str, *, force: bool = False) -> Path:
         return folder
     if not force and (folder := find(model)) is not None:
         return folder
+    if (about := known(model)) is not None and not about.published:
+        raise MissingError(
+            f"model {model!r} is not on this machine, and it is not published",
+            f"put its folder, {about.id.rpartition('/')[2]}, below the folder that CSE_MODELS names",
+        )
     others = [name for name in (*local_names(), *_spellings()) if name != model]
-    hint = suggestion(model, others) if known(model) is None else ""
+    hint = suggestion(model, others) if about is None else ""
     repair = f"cse data download --force {model}"
     return hub.fetch(_repositories(model)[0], needed_files, force=force, complete=complete, hint=hint, repair=repair)
 
@@ -160,10 +167,10 @@ def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
         path = find(model)
     except MissingError:
         return ModelState(model, None, None, None, licence)
-    repository = None if _directory(model) is not None else _repositories(model)[0]
-    if path is not None:
-        return ModelState(model, repository, path, 0, licence)
-    assert repository is not None
+    published = about is None or about.published
+    repository = None if _directory(model) is not None or not published else _repositories(model)[0]
+    if path is not None or repository is None:
+        return ModelState(model, repository, path, 0 if path else None, licence)
     if ask_hub or hub.listed(repository):
         lacking = hub.missing_files(repository, needed_files)
         return ModelState(

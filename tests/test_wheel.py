@@ -55,7 +55,7 @@ def files_of(root: Path, *patterns: str) -> set[str]:
 def test_everything_is_in_the_wheel(wheel):
     names = set(ZipFile(wheel).namelist())
     expected = files_of(ROOT, "cse_cli/**/*.py", "registry/**/*.py", "registry/**/*.toml")
-    expected |= files_of(ROOT, "registry/pretrained/*/*", "registry/lexicons/*")
+    expected |= files_of(ROOT, "registry/pretrained/*/*", "registry/lexicons/*", "registry/texts/*")
     expected |= {f"cse_cli/_{name}" for name in files_of(ROOT, "recipes/**/*.toml")}
     assert len(expected) > 100
     assert expected - names == set()
@@ -63,7 +63,7 @@ def test_everything_is_in_the_wheel(wheel):
         "cse_cli/_recipes/quickstart.toml", "cse_cli/_recipes/mini/ifcl_en.toml", "registry/datasets/graded_pairs.toml",
         "registry/pretrained/mini_en/model.safetensors", "registry/pretrained/mini_de/vocab.txt", "registry/py.typed",
         "cse_cli/py.typed", "registry/lexicons/antonyms_en.tsv", "registry/lexicons/LICENSE.wordnet",
-        "registry/papers/field_leaderboard.tsv",
+        "registry/papers/field_leaderboard.tsv", "registry/texts/tatoeba_open.tsv.gz", "registry/texts/README.md",
     ):  # fmt: skip
         assert name in names
     assert any(name.startswith("registry/papers/") and name.endswith(".toml") for name in names)
@@ -72,7 +72,7 @@ def test_everything_is_in_the_wheel(wheel):
 def test_nothing_else_is_in_the_wheel(wheel):
     tops = {name.split("/")[0] for name in ZipFile(wheel).namelist()}
     assert tops == {"cse_cli", "registry", f"cse_registry-{__version__}.dist-info"}
-    assert wheel.stat().st_size < 20e6
+    assert wheel.stat().st_size < 12e6
 
 
 def test_the_command_and_the_licence_are_declared(wheel):

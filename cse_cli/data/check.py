@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cse_cli.data.requirements import Availability, availability, merged_requirements
+from cse_cli.data.requirements import Requirement, merged_requirements
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import all_recipes, all_studies, find, is_study, name_of
@@ -37,20 +37,23 @@ def _files(argument: str) -> Iterator[Path]:
     yield from found
 
 
-def requirements_of(paths: Sequence[Path]) -> list[Availability]:
-    """Return what recipes, and the cells of studies, need on this machine, and whether it is here.
+def requirements_of(names: Sequence[str | Path]) -> list[Requirement]:
+    """Return what recipes, and the cells of studies, need on this machine, each once.
+
+    Args:
+        names: Paths, folders and names, as `cse check` takes them.
 
     Raises:
-        CseError: A recipe is not valid.
+        CseError: A name is unknown, or a recipe is not valid.
     """
-    recipes = []
+    paths, recipes = [path for name in names for path in _files(str(name))], []
     for path in paths:
         if is_study(path):
             study = load_study(str(path))
             recipes += [cell.load(study.seed_list[0]).recipe for cell in cells(study)]
         else:
             recipes.append(load(str(path)).recipe)
-    return [availability(one) for one in merged_requirements(recipes)]
+    return merged_requirements(recipes)
 
 
 def check_file(path: Path) -> dict[str, Any]:

@@ -21,13 +21,13 @@ SCHEMA_VERSION = 2
 LIST_EPILOG = "Examples:  cse data list  ·  CSE_DATA=~/data cse data list  ·  cse data list --json"
 CHECK_EPILOG = "Examples:  cse data check  ·  cse data check stsb sickr  ·  cse data check wiki1m --json"
 DOWNLOAD_EPILOG = (
-    "Examples:  cse data download stsb sickr  ·  cse data download --for simcse_en  ·  "
+    "Examples:  cse data download stsb sickr  ·  cse data download --for simcse_en --for studies/ifcl_queue_length  ·  "
     "cse data download bert-base-uncased --force  ·  cse data download hf:owner/name"
 )
 PACK_EPILOG = "Examples:  cse data pack simcse_en  ·  cse data pack ifcl_en mocose_en --output /media/stick/ifcl.tar"
 UNPACK_EPILOG = "Examples:  cse data unpack simcse_en.tar"
 TRANSLATE_EPILOG = (
-    "Examples:  cse data translate wiki_en --model Helsinki-NLP/opus-mt-en-de  ·  "
+    "Examples:  cse data translate wiki1m --model Helsinki-NLP/opus-mt-en-de  ·  "
     "cse data translate wiki1m --model t5-base --to de --shard 1/4  ·  "
     "cse data translate mine.txt --model facebook/nllb-200-distilled-600M --from en --to yue"
 )
@@ -69,20 +69,31 @@ def download(
     names: Annotated[
         list[str] | None, typer.Argument(help="Data sets, NAME or NAME/SPLIT; models; hf:OWNER/NAME.")
     ] = None,
-    for_: Annotated[list[str] | None, typer.Option("--for", help="All that a recipe needs; may be repeated.")] = None,
+    for_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for",
+            help="All that a recipe or a study needs; may be repeated.",
+            autocompletion=complete_recipe_or_study,
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Fetch again what is here, and check its content.")] = False,
     json_: AsJson = False,
 ) -> None:
-    """Download data sets and models from where the catalogue says, and check them; what is here already stays."""
+    """Download data sets and models from where the catalogue says, and check them; what is here already stays.
+
+    A download that was stopped goes on with the same command.
+    """
     from cse_cli.core.console import Screen
-    from cse_cli.data.requirements import fetch, merged_requirements, parse_requirements
-    from cse_cli.data.view import print_availability
-    from cse_cli.recipe.load import load
+    from cse_cli.data.check import requirements_of
+    from cse_cli.data.requirements import availability, fetch, parse_requirements
+    from cse_cli.data.view import print_availability, print_plan
     from registry.errors import CseError
 
     if not names and not for_:
         raise CseError("nothing to download", "name data sets or models, or give --for RECIPE")
-    wanted = [*parse_requirements(names or []), *merged_requirements(load(name).recipe for name in for_ or [])]
+    wanted = [*parse_requirements(names or []), *requirements_of(for_ or [])]
+    print_plan([availability(one) for one in wanted])
     with Screen() as screen:
         got = fetch(wanted, screen.downloading, force=force)
     if json_:
@@ -92,19 +103,19 @@ def download(
 
 
 def pack(
-    recipes: Annotated[list[str], typer.Argument(help="Recipes, whose models and data are packed.")],
+    recipes: Annotated[list[str], typer.Argument(help="Recipes and studies, whose models and data are packed.")],
     output: Annotated[str | None, typer.Option("--output", "-o", help="Archive to write; default: RECIPE.tar.")] = None,
     json_: AsJson = False,
 ) -> None:
     """Write one archive of all that recipes need, for a machine without internet; `cse data unpack` reads it there."""
     from cse_cli.core.console import Screen
+    from cse_cli.data.check import requirements_of
     from cse_cli.data.pack import archive_names, write_archive
-    from cse_cli.data.requirements import fetch, merged_requirements
-    from cse_cli.recipe.load import load
+    from cse_cli.data.requirements import fetch
 
     archive = Path(output or f"{Path(recipes[0]).stem}.tar").expanduser()
     with Screen() as screen:
-        here = fetch(merged_requirements(load(name).recipe for name in recipes), screen.downloading)
+        here = fetch(requirements_of(recipes), screen.downloading)
         files = archive_names([path for one in here for path in one.paths])
         packed = write_archive(files, recipes, archive, screen.downloading)
     _show_packed(packed, f"cse data unpack {archive.name}", as_json=json_)
@@ -226,9 +237,10 @@ def check_recipes(
 def _show_requirements(files: list[Path], *, as_json: bool) -> int:
     """List what recipes need on this machine; return the exit code."""
     from cse_cli.data.check import requirements_of
+    from cse_cli.data.requirements import availability
     from cse_cli.data.view import print_requirements
 
-    found = requirements_of(files)
+    found = [availability(one) for one in requirements_of(files)]
     if as_json:
         _write_json({"requirements": [asdict(one) for one in found]})
     else:

@@ -16,7 +16,7 @@ class SplitState:
 
     Args:
         rows: Rows the catalogue expects.
-        where: "CSE_DATA", "cache" (what was fetched before), "generated", "fetchable" or "missing".
+        where: "package", "CSE_DATA", "cache" (what was fetched before), "generated", "fetchable" or "missing".
         path: Its files, where it is here.
     """
 

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from cse_cli import __version__
 from registry import hub, models
-from registry.catalogue.find import data_folder
+from registry.catalogue.find import SHIPPED, data_folder
 from registry.errors import CseError
 from registry.paths import downloads, state_directory
 
@@ -64,7 +64,7 @@ def archive_names(paths: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for file in [*files, *_commit_files(files, folders["hub"])]:
         place = file.absolute()
-        if place.is_dir() or place.is_relative_to(models.PRETRAINED):
+        if place.is_dir() or any(place.is_relative_to(folder) for folder in (models.PRETRAINED, SHIPPED)):
             continue
         root = next((name for name, folder in folders.items() if place.is_relative_to(folder)), None)
         name = f"data/{place.name}" if root is None else f"{root}/{place.relative_to(folders[root]).as_posix()}"

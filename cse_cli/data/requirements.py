@@ -14,13 +14,15 @@ from typing import Any, Literal
 from rich.filesize import decimal
 
 from cse_cli.data.files import find_files
+from cse_cli.data.languages import language
+from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.schema import Part, Recipe
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES, catalogue, hub, models, transfer
 from registry.catalogue.entries import ALL
 from registry.catalogue.find import own_file
 from registry.catalogue.hub_sets import HubSet
 from registry.core import Entry, Registry
-from registry.errors import CseError, MissingError
+from registry.errors import CseError, MissingError, UnknownNameError
 
 Kind = Literal["model", "dataset", "file"]
 
@@ -43,7 +45,7 @@ class Requirement:
         name: As the recipe writes it.
         split: Of a data set.
         wanted_by: Dotted places of the recipe that name it.
-        command: What makes it, where it is a file that a command makes.
+        command: What makes or fetches it, where it is a file and the recipe says so.
     """
 
     kind: Kind
@@ -87,6 +89,8 @@ def requirements(recipe: Recipe) -> list[Requirement]:
     wanted = [
         one for place, registry, part in _parts(recipe) for one in of_part(place, registry[part.name], part.params)
     ]
+    if recipe.data.make and not recipe.data.files:
+        wanted = [replace(one, command=recipe.data.make) if one.kind == "file" else one for one in wanted]
     if any(one.name == EVALUATED for one in wanted):  # an encoder is fitted to whole data sets of the evaluators
         wanted = [_with_all_splits(one) for one in wanted if one.name != EVALUATED]
     return _distinct(chain(_of_training(recipe), wanted))
@@ -158,7 +162,7 @@ def parse_requirements(names: Sequence[str]) -> list[Requirement]:
     """Return what words of a command line mean: data sets, NAME or NAME/SPLIT, `hf:` data sets, else models.
 
     Raises:
-        UnknownNameError: A data set has no such split.
+        UnknownNameError: A data set has no such split, or a recipe is named.
     """
     found = []
     for name in names:
@@ -168,6 +172,8 @@ def parse_requirements(names: Sequence[str]) -> list[Requirement]:
         elif dataset in catalogue.names():
             splits = [split] if split else catalogue.entry(dataset).splits
             found += [Requirement("dataset", dataset, each) for each in splits]
+        elif name in all_recipes():
+            raise UnknownNameError(f"'{name}' is a recipe, no data set and no model", f"cse data download --for {name}")
         else:
             found.append(Requirement("model", name))
     return found
@@ -235,9 +241,19 @@ def _file(wanted: Requirement, _: bool) -> Availability:
         else:
             raise MissingError(f"no file {wanted.name}", "put it into the current folder, or below $CSE_DATA")
     except MissingError as error:
-        how = f"make it: {wanted.command}" if wanted.command else error.next_action or ""
-        return Availability(wanted, "missing", problem=error.message, action=how)
+        return Availability(
+            wanted, "missing", problem=error.message, action=_once(wanted.command) or error.next_action or ""
+        )
     return Availability(wanted, "here", str(paths[0].parent), paths, 0)
+
+
+def _once(command: str) -> str:
+    """Return what a command does for a recipe, and the command; nothing where there is none."""
+    words = command.split()
+    if "translate" not in words:
+        return command and f"fetch it once: {command}"
+    target = language(words[words.index("--to") + 1]) if "--to" in words[:-1] else None
+    return f"make {f'the {target.name} side' if target else 'it'} once: {command}"
 
 
 _LOOK = {"model": _model, "dataset": _dataset, "file": _file}
@@ -304,27 +320,29 @@ def _from_hub(one: Availability, unreachable: str | None) -> Availability:
         return availability(one.requirement, ask_hub=True)
     action = "`cse data pack` on a machine that reaches the network makes an archive of what a recipe needs"
     if hub.is_offline():
-        action = f"unset HF_HUB_OFFLINE to download it; or {action}"
+        action = f"unset {hub.OFFLINE}; where there is no network, {action}"
     return replace(one, state="missing", problem=f"not on this machine, and {unreachable}", action=action)
 
 
 def _missing_message(missing: Sequence[Availability], fetchable: Sequence[Availability]) -> tuple[str, str]:
-    """Return message and next action for all that is missing."""
+    """Return message and next action for all that is missing; what is missing for one reason stands together."""
     if len(missing) == 1 and not fetchable:
         one = missing[0]
         return f"{one.requirement.title}: {one.problem}", one.action
-    lines = []
+    reasons: dict[tuple[str, str], list[str]] = {}
     for one in missing:
         size = f" ({decimal(one.bytes)})" if one.bytes else ""
-        lines.append(f"\n  {one.requirement.title}{size}: {one.problem}\n      → {one.action}")
+        reasons.setdefault((one.problem, one.action), []).append(f"{one.requirement.title}{size}")
+    lines = [f"\n  {', '.join(told)}: {why}\n      → {action}" for (why, action), told in reasons.items()]
     noun = "1 thing" if len(missing) == 1 else f"{len(missing)} things"
     also = f"\n  ({download_size(fetchable)} would be downloaded)" if fetchable else ""
-    return f"{noun} that the run needs cannot be had:{''.join(lines)}{also}", "nothing was downloaded"
+    message = f"{noun} that the run needs cannot be had:{''.join(lines)}{also}"
+    return message, "`cse list recipes` shows what runs here now; nothing was downloaded"
 
 
 def download_size(found: Sequence[Availability]) -> str:
     """Return how much there is to download, in words; archives that several data sets share count once."""
     sizes = {(one.origin, one.bytes): one.bytes for one in found if one.state == "fetchable"}
     known = sum(size for size in sizes.values() if size is not None)
-    more = "" if all(size is not None for size in sizes.values()) else " and what has no known size"
-    return f"{decimal(known)}{more}"
+    unknown = "what has no known size" if any(size is None for size in sizes.values()) else ""
+    return " and ".join(filter(None, (decimal(known) if known or not unknown else "", unknown)))

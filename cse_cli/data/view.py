@@ -54,6 +54,19 @@ def print_availability(found: Sequence[Availability]) -> None:
     _print(("what", "state", "to fetch", "where", "licence", "wanted by"), rows)
 
 
+def print_plan(found: Sequence[Availability]) -> None:
+    """Say on stderr what is about to be downloaded: sizes, licences, and how much it is."""
+    from cse_cli.data.requirements import download_size
+
+    wanted = [one for one in found if one.state == "fetchable"]
+    if not wanted or any(one.state == "missing" for one in found):
+        return  # nothing to fetch, or an error follows that says what cannot be had
+    sys.stderr.write(f"to download: {download_size(wanted)}\n")
+    for one in wanted:
+        terms = ", ".join(filter(None, (decimal(one.bytes) if one.bytes else "", one.licence)))
+        sys.stderr.write(f"  {one.requirement.title}{f': {terms}' if terms else ''}\n")
+
+
 def print_requirements(found: Sequence[Availability]) -> None:
     """Print the same, then how much there is to download and what to do about the rest."""
     from cse_cli.data.requirements import download_size

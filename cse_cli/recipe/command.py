@@ -1,4 +1,4 @@
-"""`cse list`, `cse show` and `cse schema`: components, recipes and studies, and their JSON Schema for editors."""
+"""`cse show`, `cse cp` and `cse schema`: what recipes are made of, copies to start from, a JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -8,48 +8,18 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.recipe.completion import complete_anything, complete_kind
-
-LIST_EPILOG = (
-    "Examples:  cse list  ·  cse list losses  ·  cse list recipes  ·  cse list studies  ·  cse list augmenters --json"
-)
-
-
-def list_(
-    kind: Annotated[
-        str | None,
-        typer.Argument(
-            help="augmenters, encoders, evaluators, generators, heads, losses, queues, recipes, studies; else all.",
-            autocompletion=complete_kind,
-        ),
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-) -> None:
-    """List registered components, recipes and studies."""
-    from cse_cli.core.console import write_json
-    from cse_cli.recipe.describe import listing
-    from cse_cli.recipe.view import print_components, print_recipes, print_studies, warn_of_plugins
-
-    found = listing(kind)
-    warn_of_plugins(found.broken)
-    if json_:
-        write_json(found.document())
-        return
-    print_components(found.components)
-    if found.recipes is not None:
-        print_recipes(found.recipes)
-    if found.studies is not None:
-        print_studies(found.studies)
-
+from cse_cli.recipe.completion import complete_anything, complete_recipe
 
 SHOW_EPILOG = (
-    "Examples:  cse show info_nce  ·  cse show ifcl_en  ·  cse show recipes/ifcl_en.toml --resolved  ·  "
-    "cse show ifcl_en --resolved --set queue.length=512"
+    "Examples:  cse show info_nce  ·  cse show ifcl_en  ·  cse show stsb_open  ·  "
+    "cse show recipes/ifcl_en.toml --resolved  ·  cse show ifcl_en --resolved --set queue.length=512"
 )
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="A component, or a recipe.", autocompletion=complete_anything)],
+    name: Annotated[
+        str, typer.Argument(help="A component, a recipe, or a data set.", autocompletion=complete_anything)
+    ],
     resolved: Annotated[
         bool, typer.Option("--resolved", help="The recipe with everything inherited and every default written in.")
     ] = False,
@@ -57,10 +27,10 @@ def show(
     unset: Annotated[list[str] | None, typer.Option("--unset", help="Take a dotted key out.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Show a component's equation, inputs and parameters, or a recipe's text."""
+    """Show a component's equation, inputs and parameters, a recipe's text, or a data set's licence and splits."""
     from cse_cli.core.console import write_json
-    from cse_cli.recipe.describe import component_documents, recipe_document, recipe_text
-    from cse_cli.recipe.view import print_component
+    from cse_cli.recipe.describe import component_documents, dataset_document, recipe_document, recipe_text
+    from cse_cli.recipe.view import print_component, print_dataset
 
     changed = bool(set_ or unset)
     components = [] if resolved or changed else component_documents(name)
@@ -70,10 +40,33 @@ def show(
         else:
             for about in components:
                 print_component(about)
+    elif (dataset := dataset_document(name)) is not None:
+        if json_:
+            write_json({"dataset": dataset})
+        else:
+            print_dataset(dataset)
     elif json_:
         write_json(recipe_document(name, set_ or [], unset or []))
     else:
         sys.stdout.write(recipe_text(name, set_ or [], unset or [], resolved=resolved or changed))
+
+
+COPY_EPILOG = (
+    "Examples:  cse cp quickstart my.toml  ·  cse cp ifcl_en my_ifcl.toml, then cse check my_ifcl.toml, "
+    "cse run my_ifcl.toml"
+)
+
+
+def copy(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name or path.", autocompletion=complete_recipe)],
+    target: Annotated[Path, typer.Argument(help="File to write, a .toml; must not exist yet.")],
+) -> None:
+    """Write a recipe to a file of your own, to be changed: its text, or, where it inherits, all that it comes to."""
+    from cse_cli.recipe.copies import write_copy
+
+    write_copy(recipe, target)
+    sys.stderr.write(f"next: change it, then  cse check {target}  and  cse run {target}\n")
+    sys.stdout.write(f"{target}\n")
 
 
 SCHEMA_EPILOG = (

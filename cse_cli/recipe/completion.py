@@ -55,8 +55,11 @@ def complete_component(incomplete: str) -> list[tuple[str, str]]:
 
 
 def complete_anything(incomplete: str) -> list[tuple[str, str]]:
-    """Return components and recipes that start so: what `cse show` takes."""
-    return complete_component(incomplete) + complete_recipe(incomplete)
+    """Return components, recipes and data sets that start so: what `cse show` takes."""
+    from registry import catalogue
+
+    datasets = [(name, catalogue.entry(name).title) for name in catalogue.names() if name.startswith(incomplete)]
+    return complete_component(incomplete) + complete_recipe(incomplete) + datasets
 
 
 def complete_kind(incomplete: str) -> list[str]:

@@ -1,26 +1,21 @@
-"""What `cse list` and `cse show` print of components, recipes and studies, as plain data for tables and JSON."""
+"""What is printed of components, recipes and data sets, as plain data for tables and JSON."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
 from cse_cli.core.formatting import to_toml
-from cse_cli.recipe.completion import KINDS
 from cse_cli.recipe.errors import read_source
-from cse_cli.recipe.files import all_recipes, all_studies, find
-from cse_cli.recipe.files import title as file_title
-from cse_cli.recipe.load import chain, load, merged
-from cse_cli.recipe.study import outline
-from registry import REGISTRIES
+from cse_cli.recipe.files import all_recipes, find
+from cse_cli.recipe.load import load
+from registry import REGISTRIES, catalogue
 from registry.core import Entry
-from registry.errors import CseError, UnknownNameError, suggestion
+from registry.errors import UnknownNameError, suggestion
 from registry.types import Augmenter, Tune
 
 _TYPES = {
@@ -128,82 +123,36 @@ def _relative(file: str) -> str:
     return os.path.relpath(path, here) if path.is_relative_to(here) else file
 
 
-RECIPES = "recipes"
-STUDIES = "studies"
-
-
-@dataclass(frozen=True)
-class Listing:
-    """Components by kind, and recipes and studies where they are listed too."""
-
-    components: dict[str, list[dict[str, Any]]]
-    recipes: list[dict[str, Any]] | None
-    studies: list[dict[str, Any]] | None
-    broken: dict[str, str]
-
-    def document(self) -> dict[str, Any]:
-        """Return the listing as JSON writes it."""
-        files = {RECIPES: self.recipes, STUDIES: self.studies}
-        chosen = {kind: lines for kind, lines in files.items() if lines is not None}
-        return {**self.components, **chosen, "broken_plugins": self.broken}
-
-
-def listing(kind: str | None = None) -> Listing:
-    """Return all components, recipes and studies, or those of one kind.
-
-    Raises:
-        UnknownNameError: There is no such kind; a singular is suggested its plural.
-    """
-    known = (*KINDS, RECIPES, STUDIES)
-    if kind not in (None, *known):
-        hint = suggestion(str(kind), known)
-        raise UnknownNameError(f"unknown kind '{kind}'.{hint}", f"`cse list` takes {', '.join(known)}, or nothing")
-    kinds = [name for name in KINDS if kind in (None, name)]
-    components = {name: [brief(entry) for entry in entries(name)] for name in kinds}
-    recipes = [_recipe_line(name, path) for name, path in all_recipes().items()] if kind in (None, RECIPES) else None
-    studies = [_study_line(name, path) for name, path in all_studies().items()] if kind in (None, STUDIES) else None
-    return Listing(components, recipes, studies, broken_plugins() if kinds else {})
-
-
-def _study_line(name: str, path: Path) -> dict[str, Any]:
-    """Return name, title, table and size of a study; broken ones are listed too."""
-    try:
-        study = outline(path)
-    except CseError:
-        title = f"{file_title(path)} (not valid: see `cse check`)".strip()
-        return {"name": name, "title": title, "paper": None, "rows": 0, "seeds": [], "path": str(path)}
-    rows = len(study.rows) or math.prod(len(found) for found in study.grid.values())
-    about = {"name": name, "title": study.title, "paper": study.paper}
-    return {**about, "rows": rows, "seeds": list(study.seed_list), "path": str(path)}
-
-
-def _recipe_line(name: str, path: Path) -> dict[str, Any]:
-    """Return name, title and paper row of a recipe; broken ones are listed too."""
-    try:
-        tables = merged(chain(path))
-    except CseError:
-        tables = {}
-    paper = tables.get("paper")
-    parts = [str(paper.get(key, "")) for key in ("key", "table", "row")] if isinstance(paper, dict) else []
-    title = tables.get("title", "(not valid: see `cse check`)" if not tables else "")
-    return {"name": name, "title": str(title), "paper": " · ".join(parts) or None, "path": str(path)}
-
-
 def component_documents(name: str) -> list[dict[str, Any]]:
-    """Return the components of that name, or of "kind/name"; none where only a recipe can be meant.
+    """Return the components of that name, or of "kind/name"; none where only a recipe or a data set can be meant.
 
     Raises:
-        UnknownNameError: Neither a component nor a recipe has that name.
+        UnknownNameError: No component, recipe or data set has that name.
     """
     kind, slash, bare = name.rpartition("/")
     found = [full(entry) for entry in entries() if entry.name == bare and (not slash or kind == entry.kind)]
-    if found or name.endswith(".toml") or name in all_recipes():
+    others = [*all_recipes(), *catalogue.names()]
+    if found or name.endswith(".toml") or name in others:
         return found
     known = [entry.name for entry in entries()]
     raise UnknownNameError(
-        f"no component and no recipe is called '{name}'.{suggestion(name, [*known, *all_recipes()])}",
-        "`cse list` shows all of them; the path of a recipe ends in .toml",
+        f"no component, recipe or data set is called '{name}'.{suggestion(name, [*known, *others])}",
+        "`cse list` and `cse data list` show all of them; the path of a recipe ends in .toml",
     )
+
+
+def dataset_document(name: str) -> dict[str, Any] | None:
+    """Return what the catalogue says of a data set, and where its splits are; None where there is none of that name."""
+    if name not in catalogue.names() or name in all_recipes():
+        return None
+    about = catalogue.entry(name)
+    splits = []
+    for split, part in about.splits.items():
+        state = catalogue.state(name, split)
+        where = state.origin or ("fetchable" if state.sources else "missing")
+        splits.append({"name": split, "rows": part.rows, "columns": about.columns_of(split), "where": where})
+    kept = about.model_dump(include={"name", "title", "kind", "language", "licence", "citation", "url", "note"})
+    return {**kept, "sources": [remote.where for remote in about.sources.values()], "splits": splits}
 
 
 def recipe_text(name: str, overrides: Sequence[str], unset: Sequence[str], *, resolved: bool) -> str:

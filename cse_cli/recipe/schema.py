@@ -107,7 +107,8 @@ class Data(Section):
             concatenated in order.
         file: Your own text instead: a path, a folder or a glob, or several: .txt (one sentence a line), .tsv with a
             header, .csv, .jsonl or .json (plain or .gz), or .parquet.
-        make: Command that makes `file`, told where it is missing.
+        make: Command that makes or fetches `file`, or without one the file that a component names; told where it is
+            missing.
         split: Split of the data sets.
         column: Column of the file or of an `hf:` data set that is read as `text`; left out is "text".
         max_length: Tokens a sentence is cut to, special tokens included.

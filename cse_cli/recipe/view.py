@@ -1,4 +1,4 @@
-"""Components, recipes and their checks as tables, and problems as lines."""
+"""A component, a data set, and checks of recipes, as lines and tables."""
 
 from __future__ import annotations
 
@@ -7,45 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from cse_cli.core.console import stdout_console
 from cse_cli.core.tables import as_rich, plain_table
-
-
-def print_components(kinds: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Print one table a kind; a column for plug-ins only where there are some."""
-    with stdout_console() as console:
-        for kind, lines in kinds.items():
-            columns = {"name": "l", **({"acts on": "l"} if kind == "augmenters" else {}), "summary": "p"}
-            if any(line["distribution"] != "cse" for line in lines):
-                columns["from"] = "l"
-            texts = {"name": "name", "summary": "summary", "from": "distribution"}
-            rows = [[line[texts[c]] if c in texts else ", ".join(line["levels"]) for c in columns] for line in lines]
-            _print_table(console, kind, columns, rows)
-            console.print()
-
-
-def print_recipes(lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print name, title and paper row of recipes."""
-    columns = {"name": "l", "title": "p", "paper's row": "p"}
-    with stdout_console() as console:
-        _print_table(console, "recipes", columns, [(x["name"], x["title"], x["paper"] or "") for x in lines])
-
-
-def print_studies(lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print name, title, table and size of studies."""
-    columns = {"name": "l", "title": "p", "paper's table": "p", "rows": "r", "seeds": "r"}
-    rows = [(x["name"], x["title"], x["paper"] or "", str(x["rows"]), str(len(x["seeds"]))) for x in lines]
-    with stdout_console() as console:
-        _print_table(console, "studies", columns, rows)
-
-
-def _print_table(console: Console, what: str, columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows below their count; `columns` is heading → alignment."""
-    console.print(Text(f"{what} ({len(rows)})", "bold"))
-    console.print(as_rich(plain_table(list(columns), rows, align="".join(columns.values()))))
 
 
 def print_component(about: Mapping[str, Any]) -> None:
@@ -65,6 +30,19 @@ def print_component(about: Mapping[str, Any]) -> None:
             for p in about["parameters"]
         ]
         console.print(as_rich(plain_table(headings, rows, align="lpppp")))
+
+
+def print_dataset(about: Mapping[str, Any]) -> None:
+    """Print all of one data set: its terms, and where its splits are."""
+    with stdout_console() as console:
+        console.print(Text.assemble((about["name"], "bold"), f"  ({about['kind']}, {about['language']})"))
+        console.print(Text(f"\n{about['title']}. {about['note']}".rstrip()))
+        console.print(Text(f"\nlicence: {about['licence']}\nsource: {about['citation']}"))
+        for place in filter(None, (about["url"], *about["sources"])):
+            console.print(Text(f"        {place}"))
+        rows = [(x["name"], f"{x['rows']:,}", x["where"], ", ".join(x["columns"])) for x in about["splits"]]
+        console.print()
+        console.print(as_rich(plain_table(("split", "rows", "where", "columns"), rows, align="lrlp")))
 
 
 _SOURCES = {"sentences": "a view's sentence vectors", "encoded": "a view", "negatives": "the queue"}
@@ -107,9 +85,3 @@ def print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
     counts = [f"{recipes} recipe{'' if recipes == 1 else 's'}"] if recipes or not studies else []
     counts += [f"{studies} {'study' if studies == 1 else 'studies'}"] if studies else []
     sys.stdout.write(f"{' and '.join(counts)} checked: {f'{wrong} with problems' if wrong else 'all valid'}\n")
-
-
-def warn_of_plugins(broken: Mapping[str, str]) -> None:
-    """Name, on stderr, plug-ins that could not be imported."""
-    for plugin, why in broken.items():
-        sys.stderr.write(f"warning: plug-in {plugin} could not be imported: {why}\n")

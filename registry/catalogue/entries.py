@@ -101,6 +101,7 @@ class Split(_Table):
         rows: Rows it must have, header left out.
         sha256: Digest of the rows, where somebody who wrote this could read them; see `readers.Source.digest`.
         path: File below `$CSE_DATA`; empty where the split is only generated or fetched.
+        shipped: File that comes with this package, below `registry/texts/`; it goes before all others.
         files: Source → its files, joined in this order; files that a pattern selects in name order.
         bytes: Source → about how much is downloaded.
         columns: Columns of this split where they differ from the entry's.
@@ -109,6 +110,7 @@ class Split(_Table):
     rows: int = Field(gt=0)
     sha256: str = Field(default="", pattern="^([0-9a-f]{64})?$")
     path: str = ""
+    shipped: str = ""
     files: dict[str, Parts] = Field(default_factory=dict)
     bytes: dict[str, int] = Field(default_factory=dict)
     columns: tuple[str, ...] = ()
@@ -134,6 +136,7 @@ class DatasetEntry(_Table):
         language: ISO 639-3 or two-letter code; "en-de" for parallel text.
         columns: Column names as the rest of the code knows them.
         note: What a reader must know before using it.
+        instead: Data set that comes with the package, to use where this one cannot be had.
         local: Layout of the files below `$CSE_DATA`.
         sources: Name → where it can be fetched from, in the order in which they are tried.
     """
@@ -147,6 +150,7 @@ class DatasetEntry(_Table):
     url: str = ""
     columns: tuple[str, ...]
     note: str = ""
+    instead: str = ""
     local: Layout = Layout()
     sources: dict[str, Remote] = Field(default_factory=dict)
     generator: Generated | None = None

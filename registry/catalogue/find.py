@@ -1,4 +1,4 @@
-"""Where a split lies: below `$CSE_DATA`, in what was downloaded before, or at one of its sources on the network."""
+"""Where a split lies: in the package, below `$CSE_DATA`, in what was downloaded, or at a source on the network."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Literal
 
 from registry import hub, paths, transfer
-from registry.catalogue.entries import ALL, DatasetEntry, Generated, Part, Parts, Remote, entry
+from registry.catalogue.entries import ALL, DatasetEntry, Generated, Layout, Part, Parts, Remote, entry
 from registry.catalogue.readers import File, Rows, Table, member_of
 from registry.catalogue.sources import Source
 from registry.errors import MissingError, UnknownNameError
 
-Origin = Literal["CSE_DATA", "cache", "generated"]
+Origin = Literal["package", "CSE_DATA", "cache", "generated"]
+
+SHIPPED = Path(__file__).parent.parent / "texts"
+"""Data that comes with the package."""
 
 _GITHUB = "https://raw.githubusercontent.com"
 
@@ -86,11 +89,14 @@ def find(name: str, split: str) -> tuple[Origin, Source] | None:
     if about.generator is not None:
         here = all(find(*source) for source in about.generator.sources)
         return ("generated", _generated(about, about.generator, split)) if here else None
+    if (shipped := _shipped(about, split)) is not None:
+        return "package", shipped
     if (path := _local(about, split)) is not None:
         return "CSE_DATA", _source(about, split, File(path, about.local, about.columns_of(split)))
     if _joins(about, split):
         every = [found for part in about.parts if (found := find(name, part))]
-        origin: Origin = "CSE_DATA" if all(origin == "CSE_DATA" for origin, _ in every) else "cache"
+        origins = {origin for origin, _ in every}
+        origin: Origin = origins.pop() if len(origins) == 1 else "cache"
         joined = _joined(about, [source for _, source in every])
         return (origin, joined) if len(every) == len(about.parts) else None
     chosen = _chosen([copy.cached() for copy in _copies(about, split)])
@@ -119,12 +125,18 @@ def fetch(name: str, split: str, *, force: bool = False) -> Source:
         MissingError: No source gives it.
     """
     about = entry(name)
-    copies = _copies(about, split)
+    if (shipped := _shipped(about, split)) is not None:
+        return shipped
     if about.generator is not None:
         _fetch_each(about.generator.sources, force, f"dataset '{name}' is made from others: ")
         return _generated(about, about.generator, split)
     if _joins(about, split):
         return _joined(about, _fetch_each([(name, part) for part in about.parts], force))
+    return _from_a_source(about, split, force)
+
+
+def _from_a_source(about: DatasetEntry, split: str, force: bool) -> Source:
+    copies = _copies(about, split)
     alike: Source | None = None
     refused = []
     for copy in copies:
@@ -265,11 +277,16 @@ def _generated(about: DatasetEntry, generator: Generated, split: str) -> Source:
 def _joins(about: DatasetEntry, split: str) -> bool:
     """Tell whether a split has no files of its own but those of the others."""
     whole = about.split(split)
-    return split == ALL and not whole.path and not whole.files
+    return split == ALL and not whole.path and not whole.files and not whole.shipped
 
 
 def _joined(about: DatasetEntry, parts: Sequence[Source]) -> Source:
     return _source(about, ALL, *(table for part in parts for table in part.tables))
+
+
+def _shipped(about: DatasetEntry, split: str) -> Source | None:
+    file = about.split(split).shipped
+    return _source(about, split, File(SHIPPED / file, Layout(), about.columns_of(split))) if file else None
 
 
 def _local(about: DatasetEntry, split: str) -> Path | None:
@@ -325,6 +342,8 @@ def _missing(about: DatasetEntry, split: str, refused: Sequence[str]) -> Missing
         ]
     else:
         why = "and no public source has it"
+        if about.instead:
+            ways.insert(0, f"train on '{about.instead}', which comes with cse: --set data.dataset={about.instead}")
         ways += [
             'train on your own text: `[data] file = "path.txt"` (or .tsv with a header) instead of `dataset`',
             "use a dataset that is here: `cse data list` shows them",

@@ -13,7 +13,7 @@ import pytest
 
 from cse_cli import app as cli
 from cse_cli.data import command
-from registry import catalogue
+from registry import catalogue, hub
 from tests.cse_cli.data.seq2seq import tiny_t5
 from tests.forked import Forked
 
@@ -53,6 +53,7 @@ def test_list_says_what_is_where(cse, folder):
     assert rows["stsb"][1:5] == ["pairs", "en", "train:5749 dev:1500 test:1379", "fetchable+CSE_DATA"]
     assert rows["wiki_en"][4] == "missing"
     assert rows["graded_pairs"][4] == "generated"
+    assert rows["tatoeba_open"][1:5] == ["text", "en-de", "train:12000", "package"]
 
 
 def test_list_as_json_is_one_versioned_document(cse, folder):
@@ -92,6 +93,40 @@ def test_check_of_a_named_set_that_is_missing_ends_with_3(cse, folder):
     code, _, err = cse("data", "check", "wiki_en")
     assert code == 3
     assert "train/wiki_en.txt.gz" in err
+
+
+def test_what_comes_with_the_package_is_whole(cse):
+    code, out, err = cse("data", "check", "tatoeba_open", "stsb_open")
+    assert (code, err) == (0, "")
+    found = [line.split("\t")[:6] for line in out.split("\n")[1:-1]]
+    assert found == [
+        ["tatoeba_open", "train", "ok", "12000", "12000", "package"],
+        ["stsb_open", "dev", "ok", "750", "750", "package"],
+        ["stsb_open", "test", "ok", "629", "629", "package"],
+    ]
+
+
+def test_a_download_says_first_what_it_will_be(cse, folder, monkeypatch):
+    monkeypatch.setattr(hub, "unreachable", lambda: "HF_HUB_OFFLINE forbids asking the hub")
+    code, _, err = cse("data", "download", "--for", "open/simcse_en", "--for", "mini/bert_avg_en")
+    assert code == 3
+    assert err.startswith("to download: ")
+    assert "  dataset sickr/test: 89.1 kB, CC BY-NC-SA 3.0 as published by its authors" in err
+    assert "dataset stsb/test (63.2 kB), dataset sickr/test (89.1 kB): not on this machine, and HF_HUB_OFFLINE" in err
+    assert "→ unset HF_HUB_OFFLINE; " in err
+
+
+def test_a_download_for_a_study_is_for_all_of_its_cells(cse, folder, monkeypatch):
+    monkeypatch.setattr(hub, "unreachable", lambda: "the hub does not answer")
+    code, _, err = cse("data", "download", "--for", "studies/mini/ifcl_ablation")
+    assert code == 3
+    assert "dataset tatoeba_en_de/train" in err
+    assert "train on 'tatoeba_open', which comes with cse: --set data.dataset=tatoeba_open" in err
+    code, out, err = cse("data", "download", "open/ifcl_en")
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: 'open/ifcl_en' is a recipe, no data set and no model\n  → cse data download --for open/ifcl_en\n"
+    )
 
 
 def test_check_of_an_unknown_set_suggests(cse):

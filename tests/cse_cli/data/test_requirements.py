@@ -88,7 +88,8 @@ def test_words_of_a_command_line():
 def test_the_quickstart_has_everything_in_the_package():
     found = [availability(one) for one in merged_requirements([load("quickstart").recipe])]
     assert {(one.requirement.name, one.state, one.origin) for one in found} == {
-        ("graded_pairs", "here", "generated"),
+        ("tatoeba_open", "here", "package"),
+        ("stsb_open", "here", "package"),
         ("mini_en", "here", "package"),
         ("mini_de", "here", "package"),
     }
@@ -112,9 +113,22 @@ def test_a_missing_file_says_what_makes_it(nothing_cached, monkeypatch, tmp_path
     monkeypatch.chdir(tmp_path)
     one = availability(merged_requirements([load("ifcl_en").recipe])[0])
     assert one.state == "missing"
-    assert one.action.startswith("make it: cse data translate wiki1m --model google-t5/t5-base --to de")
+    assert one.action == (
+        "make the German side once: cse data translate wiki1m --model google-t5/t5-base --to de "
+        "--output wiki1m_en_de.tsv"
+    )
     Path("wiki1m_en_de.tsv").write_text("text\ttranslation\na\tb\n")
     assert availability(one.requirement).state == "here"
+    told = [one.command for one in requirements(load("augmentation_quality_en").recipe) if one.kind == "file"]
+    assert told == ["cse data translate stsb_test_text --model google-t5/t5-base --to de --output stsb_test_en_de.tsv"]
+    vectors = next(one for one in requirements(load("glove_en").recipe) if one.kind == "file")
+    assert availability(vectors).action.startswith("fetch it once: curl -LO https://nlp.stanford.edu/data/glove")
+
+
+def test_a_model_that_nobody_publishes_is_not_looked_for_on_the_hub(nothing_cached):
+    one = availability(Requirement("model", "mini_zh"), ask_hub=True)
+    assert (one.state, one.problem) == ("missing", "model 'mini_zh' is not on this machine, and it is not published")
+    assert one.action == "put its folder, mini_zh, below the folder that CSE_MODELS names"
 
 
 def test_everything_that_is_missing_is_told_before_the_first_download(nothing_cached, monkeypatch, tmp_path):
@@ -128,7 +142,7 @@ def test_everything_that_is_missing_is_told_before_the_first_download(nothing_ca
     assert told.startswith("2 things that the run needs cannot be had:")
     assert "file wiki_zh_yue.tsv" in told
     assert "file glove.840B.300d.txt" in told
-    assert "make it: cse data translate wiki_zh" in told
+    assert "make the Cantonese side once: cse data translate wiki_zh" in told
     assert "would be downloaded" in told
     assert told.endswith("nothing was downloaded")
 
@@ -139,8 +153,8 @@ def test_without_a_network_all_downloads_are_missing(nothing_cached, monkeypatch
         fetch(parse_requirements(["bert-base-uncased", "stsb/dev"]), silent)
     told = str(caught.value)
     assert told.startswith("2 things")
-    assert "model bert-base-uncased (441.1 MB): not on this machine, and HF_HUB_OFFLINE" in told
-    assert "cse data pack" in told
+    assert "model bert-base-uncased (441.1 MB), dataset stsb/dev (86.4 kB): not on this machine, and HF_HUB" in told
+    assert told.count("HF_HUB_OFFLINE forbids") == told.count("cse data pack") == 1  # one reason, told once
 
 
 def test_an_unknown_data_set_is_told_with_the_nearest_name():

@@ -1,4 +1,4 @@
-"""`cse list`, `show`, `check` and `schema`."""
+"""`cse show`, `cp`, `check` and `schema`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from cse_cli.recipe.describe import levels, tune_of
 from cse_cli.recipe.load import load
-from registry import LOSSES, REGISTRIES
+from registry import REGISTRIES
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step
 from tests.cse_cli.runs.running import cse
@@ -24,56 +24,6 @@ def document(text: str) -> dict:
     found = json.loads(text)
     assert found["schema_version"] == 1
     return found
-
-
-def test_list_names_every_component_and_recipe(capsys):
-    code, out, err = cse("list", capsys=capsys)
-    assert (code, err) == (0, "")
-    for registry in REGISTRIES:
-        assert f"{registry.kind} ({len(registry)})" in out
-        for entry in registry:
-            assert entry.name in out
-            assert entry.summary in out
-    assert f"recipes ({COUNT})" in out
-    assert f"studies ({STUDIES})" in out
-    assert "ifcl · sts_en · IFCL-BERT base" in out
-
-
-def test_list_of_one_kind(capsys):
-    code, out, _ = cse("list", "losses", capsys=capsys)
-    assert code == 0
-    assert "info_nce" in out
-    assert "transformer" not in out
-    _, out, _ = cse("list", "recipes", capsys=capsys)
-    assert "simcse_en_large" in out
-    assert "info_nce" not in out
-
-
-def test_list_as_json(capsys):
-    _, out, _ = cse("list", "--json", capsys=capsys)
-    found = document(out)
-    assert [line["name"] for line in found["losses"]] == LOSSES.names()
-    assert next(line for line in found["augmenters"] if line["name"] == "fuse_embeddings")["levels"] == ["embeddings"]
-    assert next(line for line in found["recipes"] if line["name"] == "ifcl_en_no_tl")["title"].startswith(
-        "IFCL without"
-    )
-
-
-def test_list_of_an_unknown_kind(capsys):
-    code, out, err = cse("list", "loss", capsys=capsys)
-    assert (code, out) == (2, "")
-    assert "unknown kind 'loss'. Did you mean 'losses'?" in err
-
-
-def test_a_recipe_that_is_broken_does_not_hide_the_others(tmp_path, monkeypatch, capsys):
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "bad.toml").write_text("title = \n")
-    monkeypatch.chdir(tmp_path)
-    code, out, _ = cse("list", "recipes", capsys=capsys)
-    assert code == 0
-    assert "bad" in out
-    assert "not valid" in out
-    assert "ifcl_en" in out
 
 
 def test_levels_are_told_by_what_is_overridden():
@@ -138,9 +88,26 @@ def test_show_recipe_as_written_and_resolved(capsys):
     assert [Path(path).name for path in found["extends"]] == ["simcse_en.toml"]
 
 
+def test_show_a_data_set(capsys):
+    code, out, _ = cse("show", "tatoeba_open", capsys=capsys)
+    assert code == 0
+    assert "licence: CC BY 2.0 France; attribution: tatoeba.org and www.manythings.org/anki\n" in out
+    assert out.split("\n")[-2].split() == ["train", "12,000", "package", "text,", "translation"]
+    _, out, _ = cse("show", "stsb_open", "--json", capsys=capsys)
+    about = document(out)["dataset"]
+    assert (about["kind"], about["licence"][:12]) == ("pairs", "CC BY-SA 4.0")
+    assert [(split["name"], split["rows"], split["where"]) for split in about["splits"]] == [
+        ("dev", 750, "package"), ("test", 629, "package"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("name", "near"), [("info_nec", "info_nce"), ("simcse_em", "simcse_en"), ("hipocampus", "hippocampus")]
-)
+    ("name", "near"),
+    [
+        ("info_nec", "info_nce"), ("simcse_em", "simcse_en"), ("hipocampus", "hippocampus"),
+        ("tatoeba_opne", "tatoeba_open"),
+    ],
+)  # fmt: skip
 def test_show_suggests(name, near, capsys):
     code, out, err = cse("show", name, capsys=capsys)
     assert (code, out) == (2, "")
@@ -191,11 +158,3 @@ def test_schema_to_stdout_and_to_a_file(tmp_path, capsys):
     code, _, err = cse("schema", "--output", str(tmp_path / "no" / "x.json"), capsys=capsys)
     assert code == 2
     assert "cannot write" in err
-
-
-def test_rich_markup_in_a_recipe_is_shown_as_it_is(tmp_path, monkeypatch, capsys):
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "own.toml").write_text('extends = "simcse_en"\ntitle = "[/bold] a [red]b"\n')
-    monkeypatch.chdir(tmp_path)
-    _, out, _ = cse("list", "recipes", capsys=capsys)
-    assert "[/bold] a [red]b" in out

@@ -169,7 +169,7 @@ def test_list_and_check(folder, capsys):
     (folder / "own.toml").write_text(TABLE)
     code, out, err = cse("check", "own.toml", "ifcl_en", capsys=capsys)
     assert (code, out, err) == (0, "1 recipe and 1 study checked: all valid\n", "")
-    code, out, _ = cse("list", "studies", capsys=capsys)
+    code, out, _ = cse("list", "studies", "--all", capsys=capsys)
     assert code == 0
     line = next(line for line in out.split("\n") if line.startswith("studies/ifcl_queue_length "))
     assert line.split()[-3:] == ["ifcl/queue_length", "5", "3"]

@@ -31,7 +31,7 @@ def count(parameters):
 @pytest.mark.parametrize("name", ["queue_length", "queue.length", "length", "queue-length"])
 def test_one_parameter_has_one_name_however_it_is_typed(name, quickstart):
     knob = one(quickstart, name)
-    assert (knob.name, knob.paths, knob.default) == ("queue_length", ("queue.length",), 128)
+    assert (knob.name, knob.paths, knob.default) == ("queue_length", ("queue.length",), 416)
     assert (knob.low, knob.high, knob.step, knob.whole, knob.log) == (64, 512, 32, True, False)
     assert knob.source == "[tune] of the recipe"
     assert knob.overrides(96.0) == ["queue.length=96"]
@@ -42,16 +42,22 @@ def test_one_parameter_has_one_name_however_it_is_typed(name, quickstart):
     [
         # hippocampus declares Tune(1e-4, 0.1, log=True)
         ("forgetting_rate", 1e-4, 0.1, True, "declared by hippocampus"),
-        # transformer declares Tune(0.05, 0.3), and the recipe has 0.03
-        ("online.dropout", 0.03, 0.3, False, "declared by transformer, widened to the recipe's own 0.03"),
-        # ten times 1e-3 on either side
-        ("learning_rate", 1e-4, 1e-2, True, "declared by [train]"),
+        # transformer declares Tune(0.05, 0.3)
+        ("online.dropout", 0.05, 0.3, False, "declared by transformer"),
+        # ten times 2e-4 on either side
+        ("learning_rate", 2e-5, 2e-3, True, "declared by [train]"),
         ("fraternal.augment.0.rate", 0.1, 1.0, False, "declared by fuse_embeddings"),
     ],
 )
 def test_a_range_nobody_gave(name, low, high, log, source, quickstart):
     knob = one(quickstart, name)
     assert (knob.low, knob.high, knob.log, knob.source) == (pytest.approx(low), pytest.approx(high), log, source)
+
+
+def test_a_declared_range_is_widened_to_the_recipes_own_value():
+    knob = one(load("quickstart", ["encoders.online.dropout=0.03"]), "online.dropout")
+    assert (knob.low, knob.high) == (0.03, 0.3)
+    assert knob.source == "declared by transformer, widened to the recipe's own 0.03"
 
 
 def test_choices_come_from_the_type(quickstart):
@@ -79,9 +85,9 @@ def test_the_command_line_wins_over_the_table(quickstart):
 
 def test_the_recipes_own_value_is_always_there(quickstart):
     knob = one(quickstart, "queue_length", choices="64, 256")
-    assert knob.choices == (128, 64, 256)
+    assert knob.choices == (416, 64, 256)
     beside = one(quickstart, "queue_length", range="200..300")
-    assert (beside.default, beside.holds_default) == (128, False)
+    assert (beside.default, beside.holds_default) == (416, False)
     between = one(quickstart, "queue_length", range="100..300:50")
     assert not between.holds_default
     assert one(quickstart, "queue_length").holds_default

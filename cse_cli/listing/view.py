@@ -1,0 +1,131 @@
+"""What `cse list` prints: all kinds on one screen, or a table a kind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.text import Text
+
+from cse_cli.core.console import stdout_console
+from cse_cli.core.tables import as_rich, plain_table
+from cse_cli.data.requirements import Availability
+from cse_cli.listing.inventory import Listing, RecipeLine
+
+GROUPS = {
+    "here": ("recipes that run here now", "cse run NAME", "title"),
+    "fetchable": ("after a download", "cse run NAME makes it; beforehand: cse data download --for NAME", "needs"),
+    "missing": ("with data of your own", "cse check --data NAME says what to do", "needs"),
+    "invalid": ("not valid", "cse check NAME", "title"),
+}
+"""State of a recipe → heading of its group, command, and what is said of each recipe."""
+
+SMALL = 10_000_000
+"""Bytes; data sets below this are not named but counted."""
+
+
+def print_overview(found: Listing) -> None:
+    """Print one screen: which recipes run here, how many others there are, and the names of all components."""
+    recipes, studies = found.recipes or [], found.studies or []
+    with stdout_console() as console:
+        console.print(Text(f"recipes ({len(recipes)}), of which these run here now", "bold"))
+        console.print(Text(", ".join(line.name for line in recipes if line.state == "here")))
+        console.print(Text("the others, and what each needs: cse list recipes", "dim"))
+        console.print(Text(f"\nstudies ({len(studies)}), papers' tables cell by cell", "bold"))
+        console.print(Text("cse list studies", "dim"))
+        console.print(Text(f"\ncomponents ({sum(map(len, found.components.values()))})", "bold"))
+        rows = [(kind, ", ".join(line["name"] for line in lines)) for kind, lines in found.components.items()]
+        console.print(as_rich(plain_table(("kind", "names"), rows, align="lp")))
+        console.print(Text("a line on each: cse list KIND; all of one: cse show NAME; data: cse data list", "dim"))
+
+
+def print_listing(found: Listing, *, in_full: bool) -> None:
+    """Print a table a kind; `in_full` adds titles, papers' rows and tables, and sizes of studies."""
+    with stdout_console() as console:
+        for kind, lines in found.components.items():
+            _print_components(console, kind, lines)
+        if found.recipes is not None:
+            (_print_recipes_in_full if in_full else _print_recipes)(console, found.recipes)
+        if found.studies is not None:
+            _print_studies(console, found.studies, in_full)
+
+
+def _print_components(console: Console, kind: str, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print the components of one kind; a column for plug-ins only where there are some."""
+    columns = {"name": "l", **({"acts on": "l"} if kind == "augmenters" else {}), "summary": "p"}
+    if any(line["distribution"] != "cse" for line in lines):
+        columns["from"] = "l"
+    texts = {"name": "name", "summary": "summary", "from": "distribution"}
+    rows = [[line[texts[c]] if c in texts else ", ".join(line["levels"]) for c in columns] for line in lines]
+    _print_table(console, f"{kind} ({len(rows)})", columns, rows)
+
+
+def _print_recipes(console: Console, recipes: Sequence[RecipeLine]) -> None:
+    """Print recipes by whether they run here, each with what it needs."""
+    for state, (heading, command, second) in GROUPS.items():
+        lines = [line for line in recipes if line.state == state]
+        if lines:
+            rows = [(line.name, needs(line.lacks) if line.lacks else line.title) for line in lines]
+            _print_table(console, f"{heading} ({len(rows)}): {command}", {"name": "l", second: "p"}, rows)
+
+
+def _print_recipes_in_full(console: Console, recipes: Sequence[RecipeLine]) -> None:
+    columns = {"name": "l", "title": "p", "paper's row": "p", "needs": "p"}
+    rows = [(line.name, line.title, line.paper or "", needs(line.lacks or ())) for line in recipes]
+    _print_table(console, f"recipes ({len(rows)})", columns, rows)
+
+
+def _print_studies(console: Console, studies: Sequence[Mapping[str, Any]], in_full: bool) -> None:
+    """Print studies, each with its title."""
+    columns = {"name": "l", "title": "p"}
+    rows = [[study["name"], study["title"]] for study in studies]
+    if in_full:
+        columns |= {"paper's table": "p", "rows": "r", "seeds": "r"}
+        more = [(study["paper"] or "", str(study["rows"]), str(len(study["seeds"]))) for study in studies]
+        rows = [[*row, *cells] for row, cells in zip(rows, more, strict=True)]
+    _print_table(console, f"studies ({len(rows)}): cse run NAME", columns, rows)
+
+
+def needs(lacks: Sequence[Availability]) -> str:
+    """Return in a few words what is to be made, put into place or downloaded; small data sets are counted."""
+    texts: list[str] = []
+    sizes: dict[tuple[str, str], int] = {}
+    for one in lacks:
+        name = one.requirement.name
+        if one.state == "missing":
+            texts.append(f"{name} ({_missing(one)})")
+        else:
+            sizes[one.requirement.kind, name] = sizes.get((one.requirement.kind, name), 0) + (one.bytes or 0)
+    named = {key: size for key, size in sizes.items() if key[0] == "model" or size >= SMALL}
+    texts += [f"{name} ({_size(size)})" if size else name for (_, name), size in named.items()]
+    small = {name: size for (kind, name), size in sizes.items() if (kind, name) not in named}
+    if small:
+        what = next(iter(small)) if len(small) == 1 else f"{len(small)} small data sets"
+        texts.append(f"{what} ({_size(sum(small.values()))})")
+    return ", ".join(dict.fromkeys(texts))
+
+
+def _missing(one: Availability) -> str:
+    command = one.requirement.command
+    return "a file to make" if command.startswith("cse ") else "a file to fetch" if command else "not published"
+
+
+def _size(count: int) -> str:
+    rounded = 10_000 <= count < 1_000_000 or SMALL <= count < 1_000_000_000
+    return decimal(count, precision=0 if rounded else 1)
+
+
+def _print_table(console: Console, heading: str, columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows below a heading and before an empty line; `columns` is the column's name → its alignment."""
+    console.print(Text(heading, "bold"))
+    console.print(as_rich(plain_table(list(columns), rows, align="".join(columns.values()))))
+    console.print()
+
+
+def warn_of_plugins(broken: Mapping[str, str]) -> None:
+    """Name, on stderr, plug-ins that could not be imported."""
+    for plugin, why in broken.items():
+        sys.stderr.write(f"warning: plug-in {plugin} could not be imported: {why}\n")

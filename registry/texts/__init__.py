@@ -1,0 +1,1 @@
+"""Texts shipped with cse, and how they were chosen."""

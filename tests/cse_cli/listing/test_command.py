@@ -1,0 +1,143 @@
+"""`cse list`: components, studies, and which recipes run on this machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from cse_cli.data.requirements import Availability, Requirement
+from cse_cli.listing.inventory import recipe_lines
+from cse_cli.listing.view import needs
+from cse_cli.recipe.files import all_recipes
+from registry import LOSSES, REGISTRIES
+from tests.cse_cli.runs.running import cse
+
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
+STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))
+COUNT = len(list(RECIPES.rglob("*.toml"))) - STUDIES
+OPEN = ["conisi_s_en", "focal_infonce_en", "ifcl_en", "mocose_en", "simcse_en"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_cached(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+
+
+def test_one_screen_names_what_runs_here_and_every_component(capsys):
+    code, out, err = cse("list", capsys=capsys)
+    assert (code, err) == (0, "")
+    assert f"recipes ({COUNT}), of which these run here now\n" in out
+    assert f"\n{', '.join(f'open/{name}' for name in OPEN)}, quickstart\n" in out
+    assert f"studies ({STUDIES})" in out
+    assert all(entry.name in out for registry in REGISTRIES for entry in registry)
+    assert out.count("\n") < 25
+
+
+def test_all_of_it_has_a_line_each(capsys):
+    code, out, err = cse("list", "--all", capsys=capsys)
+    assert (code, err) == (0, "")
+    for registry in REGISTRIES:
+        assert f"{registry.kind} ({len(registry)})" in out
+        assert all(entry.name in out and entry.summary in out for entry in registry)
+    assert f"recipes ({COUNT})" in out
+    assert f"studies ({STUDIES})" in out
+    assert "ifcl · sts_en · IFCL-BERT base" in out
+
+
+def test_recipes_say_whether_they_run_here_and_what_they_need_otherwise(capsys):
+    code, out, _ = cse("list", "recipes", capsys=capsys)
+    assert code == 0
+    rows = dict(re.findall(r"^(\S+) {2,}(.*)$", out, re.MULTILINE))
+    assert rows["quickstart"] == "Quickstart: IFCL, English, mini_en"
+    assert rows["simcse_en"] == "wiki1m (120 MB), bert-base-uncased (441 MB), 7 small data sets (788 kB)"
+    assert rows["ifcl_en"].startswith("wiki1m_en_de.tsv (a file to make), bert-base-uncased (441 MB)")
+    assert rows["mini/ifcl_en"].startswith("tatoeba_en_de (not published)")
+    headings = re.findall(r"^([a-z ]+) \(\d+\): ", out, re.MULTILINE)
+    assert headings == ["recipes that run here now", "after a download", "with data of your own"]
+    assert "info_nce" not in out
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_nothing_is_cut_in_a_terminal(width, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: type("Size", (), {"columns": width})())
+    for words in (["list"], ["list", "recipes"], ["list", "studies"]):
+        _, out, _ = cse(*words, capsys=capsys)
+        plain = re.sub(r"\x1b\[[\d;]*m", "", out)
+        assert max(map(len, plain.split("\n"))) <= width
+        assert "…" not in plain
+
+
+def test_small_data_sets_are_counted_and_large_ones_named():
+    def one(kind, name, size, state="fetchable"):
+        return Availability(Requirement(kind, name, "test"), state, bytes=size)
+
+    lacks = [one("dataset", "small", 1000), one("dataset", "large", 20_000_000), one("model", "tiny", 1_500_000)]
+    assert needs(lacks) == "large (20 MB), tiny (1.5 MB), small (1.0 kB)"
+    assert needs([*lacks, one("dataset", "other", 20_000), one("model", "unknown", None)]) == (
+        "large (20 MB), tiny (1.5 MB), unknown, 2 small data sets (21 kB)"
+    )
+
+
+def test_list_of_one_kind(capsys):
+    code, out, _ = cse("list", "losses", capsys=capsys)
+    assert code == 0
+    assert "info_nce" in out
+    assert LOSSES["info_nce"].summary in out
+    assert "transformer" not in out
+
+
+def test_list_as_json(capsys):
+    _, out, _ = cse("list", "--json", capsys=capsys)
+    found = json.loads(out)
+    assert found["schema_version"] == 1
+    assert [line["name"] for line in found["losses"]] == LOSSES.names()
+    assert next(line for line in found["augmenters"] if line["name"] == "fuse_embeddings")["levels"] == ["embeddings"]
+    recipes = {line["name"]: line for line in found["recipes"]}
+    assert recipes["ifcl_en_no_tl"]["title"].startswith("IFCL without")
+    assert (recipes["quickstart"]["state"], recipes["quickstart"]["needs"]) == ("here", [])
+    assert recipes["bert_avg_en"]["state"] == "fetchable"
+    assert recipes["bert_avg_en"]["needs"][0] == {
+        "kind": "model", "name": "bert-base-uncased", "split": "", "state": "fetchable", "bytes": 441147956,
+        "problem": "", "action": "",
+    }  # fmt: skip
+    file = recipes["ifcl_en"]["needs"][0]
+    assert (recipes["ifcl_en"]["state"], file["state"]) == ("missing", "missing")
+    assert file["action"].startswith("make the German side once: cse data translate wiki1m")
+
+
+def test_what_is_here_is_not_needed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = {"ifcl_en": all_recipes()["ifcl_en"]}
+    assert "wiki1m_en_de.tsv" in [one.requirement.name for one in recipe_lines(files)[0].lacks]
+    (tmp_path / "wiki1m_en_de.tsv").write_text("text\ttranslation\na\tb\n")
+    (line,) = recipe_lines(files)
+    assert line.state == "fetchable"
+    assert "wiki1m_en_de.tsv" not in [one.requirement.name for one in line.lacks]
+
+
+def test_list_of_an_unknown_kind(capsys):
+    code, out, err = cse("list", "loss", capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "unknown kind 'loss'. Did you mean 'losses'?" in err
+
+
+def test_a_recipe_that_is_broken_does_not_hide_the_others(tmp_path, monkeypatch, capsys):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "bad.toml").write_text("title = \n")
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = cse("list", "recipes", capsys=capsys)
+    assert code == 0
+    assert re.search(r"^not valid \(1\): cse check NAME\nname +title\nbad +\(not valid", out, re.MULTILINE)
+    assert "ifcl_en" in out
+
+
+def test_rich_markup_in_a_recipe_is_shown_as_it_is(tmp_path, monkeypatch, capsys):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "own.toml").write_text('extends = "quickstart"\ntitle = "[/bold] a [red]b"\n')
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = cse("list", "recipes", capsys=capsys)
+    assert "[/bold] a [red]b" in out
