@@ -1,12 +1,13 @@
-"""The Typer app: every command by name, and the one place that prints a `CseError` and sets the exit code."""
+"""The Typer app: every command by name, and the one place that prints what a user did wrong and sets the exit code."""
 
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
-from cse_cli import doctor
+from cse_cli import __version__, doctor
 from cse_cli.analysis import command as analysis
 from cse_cli.data import command as data
 from cse_cli.evaluation import command as evaluation
@@ -41,14 +42,55 @@ app.add_typer(data.app, name="data")
 app.add_typer(tracking.app, name="runs")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"cse {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Run, compare and reproduce unsupervised contrastive sentence embeddings from TOML recipes."""
+
+
 def run() -> None:
-    """Run the app; a known error becomes one message on stderr and its exit code."""
+    """Run the app; what a user did wrong becomes one message on stderr and an exit code."""
     try:
-        app()
+        sys.exit(app(prog_name="cse", standalone_mode=False) or 0)
     except Exception as error:
         from registry.errors import CseError
 
-        if not isinstance(error, CseError):
-            raise
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(error.exit_code)
+        if isinstance(error, CseError):
+            _exit(str(error), error.exit_code)
+        if isinstance(error, typer.Abort):
+            _exit("stopped: nothing was changed", 1)
+        if hasattr(error, "format_message"):  # an option that there is not, or a value that it does not take
+            _exit(_usage(error), 2)
+        raise
+
+
+def _exit(text: str, code: int) -> None:
+    from cse_cli.core.console import print_error
+
+    if text:
+        print_error(text)
+    sys.exit(code)
+
+
+def _usage(error: Exception) -> str:
+    """Return what is wrong with the options, in the form of all errors; empty where help was printed instead."""
+    from pydantic import ValidationError
+
+    from registry.validation import describe
+
+    said: str = error.format_message()  # type: ignore[attr-defined]
+    if isinstance(error.__cause__, ValidationError):
+        wrong = describe(error.__cause__).replace("not the text ", "not ")  # on a command line everything is text
+        said = said.replace(str(error.message), wrong)  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    command = " ".join(["cse", *sys.argv[1:2]]) if context is None else context.command_path
+    return f"{said[:1].lower()}{said[1:].rstrip('.')}\n  → `{command} --help` shows what it takes" if said else ""

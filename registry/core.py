@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
 from registry.signature import Input, docstring, forward_inputs, owner, parameter_model, resources
 from registry.types import Augmenter, Component, Encoder, Evaluator, Generator, Head, Loss, Queue, Reference, Resource
+from registry.validation import describe
 
 T = TypeVar("T", bound=Component)
 
@@ -66,7 +67,9 @@ class Entry(Generic[T]):
         try:
             arguments = self.parameters(**values)
         except ValidationError as error:
-            raise CseError(f"{self.kind} '{self.name}': {error}") from error
+            raise CseError(
+                f"{self.kind} '{self.name}': {describe(error)}", f"`cse show {self.name}` prints its parameters"
+            ) from error
         keywords = {name: getattr(arguments, name) for name in type(arguments).model_fields}
         for reference in self.references:
             if reference.kind == "encoder":

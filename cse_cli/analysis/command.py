@@ -42,7 +42,8 @@ def leaderboard(
 ) -> None:
     """Show finished runs beside all that is known of their encoder: mean ± std over seeds, and what it means.
 
-    Of each recipe the configuration with the best dev mean is shown; test scores choose nothing.
+    Of each recipe the configuration with the best dev mean is shown; test scores choose nothing. Without a finished run
+    it shows what the papers print, and the commands that put ours beside it.
     """
     from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_tables, score_tables
     from cse_cli.analysis.leaderboard_view import WRITERS, print_tables, write_page
@@ -57,9 +58,10 @@ def leaderboard(
         write_page(tables, html)
         sys.stderr.write(f"{html}: {counted(len(tables), 'table')}\n")
         return
-    if not tables:
-        which = "no finished run yet" if query == LeaderboardQuery(field=field) else "no finished run matches"
-        sys.stderr.write(f"{which}\n  → `cse run quickstart` makes one in about two minutes; `cse runs ls` lists all\n")
+    if not any(row.source == "ours" and row.scores for table in tables for row in table.rows):
+        which = "no finished run matches" if results else "no finished run yet"
+        shown = ": these are the papers' own numbers" if tables else ""
+        sys.stderr.write(f"{which}{shown}\n  → `cse run quickstart` makes one in about two minutes\n")
     if output in WRITERS:
         sys.stdout.write(WRITERS[output](tables) if tables or output in (Format.CSV, Format.JSON) else "")
     elif tables:

@@ -14,12 +14,11 @@ from cse_cli.analysis.evidence import (
     OnPairs,
     find_metrics,
     gather_evidence,
-    metric_value,
     shared_metrics,
     verdict,
 )
 from cse_cli.analysis.runs import Change, Method, read_resolved, recipe_changes
-from cse_cli.core.results import Result
+from cse_cli.core.results import Result, main_metric, metric_value
 from cse_cli.core.stats import Paired, compare_paired, holm
 from registry.errors import CseError
 from registry.papers import AVERAGE
@@ -70,6 +69,8 @@ class Comparison(BaseModel):
 
     Args:
         left_out: Letter → seeds that the other does not have.
+        primary: Of the metrics, what the methods are judged by.
+        headline: What may be said of it, in one sentence.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -79,6 +80,13 @@ class Comparison(BaseModel):
     seeds: tuple[int, ...]
     left_out: dict[str, tuple[int, ...]]
     metrics: tuple[MetricComparison, ...]
+    primary: str = ""
+    headline: str = ""
+
+    @property
+    def main(self) -> MetricComparison:
+        """The comparison by the primary metric."""
+        return next(one for one in self.metrics if one.metric == self.primary)
 
 
 class ComparisonDocument(BaseModel):
@@ -131,7 +139,7 @@ def compare(
         circumstances=tuple(_circumstances(methods)),
         resamples=resamples,
         corrected_for=len(couples),
-        comparisons=tuple(_judge(plain)),
+        comparisons=tuple(_judge(plain, {method.letter: method.name for method in methods})),
         notes=tuple(_notes(methods, recipes)),
     )
 
@@ -187,12 +195,14 @@ def _summary(method: Method) -> MethodSummary:
 def _compare(couple: Couple, metrics: Sequence[str], evidence: Evidence) -> Comparison:
     seeds = _seeds(couple)
     left_out = {method.letter: tuple(sorted(method.runs.keys() - set(seeds))) for method in couple}
+    judged_by = [main_metric(method.latest) for method in couple]
     return Comparison(
         first=couple[0].letter,
         second=couple[1].letter,
         seeds=tuple(seeds),
         left_out={letter: others for letter, others in left_out.items() if others},
         metrics=tuple(_compare_metric(metric, couple, evidence) for metric in metrics),
+        primary=next((metric for metric in judged_by if metric in metrics), metrics[0]) or "",
     )
 
 
@@ -220,11 +230,12 @@ def _compare_metric(metric: str, couple: Couple, evidence: Evidence) -> MetricCo
     )
 
 
-def _judge(comparisons: Sequence[Comparison]) -> Iterable[Comparison]:
+def _judge(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> Iterable[Comparison]:
     """Yield the comparisons with p-values corrected over those of one metric, and with what these allow to say."""
     seeds, pairs = (_corrected(comparisons, field) for field in ("over_seeds", "on_pairs"))
     for place, comparison in enumerate(comparisons):
         judged: list[MetricComparison] = []
+        headline = ""
         for one in comparison.metrics:
             p, tests = seeds.get((place, one.metric), (None, 1))
             over_seeds = one.over_seeds.model_copy(update={"p_adjusted": p})
@@ -232,7 +243,10 @@ def _judge(comparisons: Sequence[Comparison]) -> Iterable[Comparison]:
             said = verdict(comparison.second, over_seeds, on_pairs, one.more_is_better, tests)
             update = {"over_seeds": over_seeds, "on_pairs": on_pairs, "finding": said.finding, "verdict": said.sentence}
             judged.append(one.model_copy(update=update))
-        yield comparison.model_copy(update={"metrics": tuple(judged)})
+            if one.metric == comparison.primary:
+                named = verdict(names[comparison.second], over_seeds, on_pairs, one.more_is_better, tests)
+                headline = f"{one.metric}, against {names[comparison.first]}: {named.sentence}"
+        yield comparison.model_copy(update={"metrics": tuple(judged), "headline": headline})
 
 
 def _corrected(comparisons: Sequence[Comparison], field: str) -> dict[tuple[int, str], tuple[float, int]]:

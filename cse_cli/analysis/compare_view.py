@@ -7,20 +7,23 @@ from statistics import fmean
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from cse_cli.analysis.compare import Comparison, ComparisonDocument, MethodSummary, MetricComparison
 from cse_cli.analysis.pages import Part, Remarks, Section, Words
 from cse_cli.analysis.reproduce import changes_table
 from cse_cli.analysis.runs import Change
+from cse_cli.analysis.settings import short_setting
 from cse_cli.core.console import stdout_console
-from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, setting_text, signed
+from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.stats import LEVEL, MOST_SEEDS
-from cse_cli.core.tables import Cell, Row, Table, as_rich, plain_table
+from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich, as_rich_parts, plain_table
 
 _NARROW = 110
 """Columns of a terminal below which spreads and effect sizes are left out."""
 _SHORT = 65
 """Letters of a setting and its values on one line."""
+COLOURS = "green: the second is better than the first; red: it is worse; neither where chance could explain it"
 
 
 def describe_method(method: MethodSummary) -> str:
@@ -48,15 +51,17 @@ def seeds_table(comparison: Comparison, *, narrow: bool = False) -> Table:
             *(() if narrow else (signed(seeds.effect_size),)),
             UNSET if n is None else f">{MOST_SEEDS:,}" if n > MOST_SEEDS else f"{n:,}",
         ]
-        different = one.finding == "different"
-        rows.append(
-            Row(
-                one.metric,
-                tuple(Cell(text, strong=different and place == 2) for place, text in enumerate(cells)),
-                "best" if different else "",
-            )
-        )
+        strong = one.finding == "different"
+        texts = tuple(Cell(text, strong=strong and place == 2) for place, text in enumerate(cells))
+        rows.append(Row(one.metric, texts, _emphasis(one)))
     return Table(f"Over {seed_list(comparison.seeds)}", headings, tuple(rows))
+
+
+def _emphasis(one: MetricComparison) -> str:
+    """Return how a line stands out: where the second is better or worse, and more than by chance."""
+    if one.finding != "different" or not one.more_is_better:
+        return ""
+    return "best" if one.over_seeds.difference > 0 else "worse"
 
 
 def pairs_table(comparison: Comparison) -> Table:
@@ -120,8 +125,12 @@ def legend_lines(document: ComparisonDocument, *, narrow: bool = False) -> list[
 
 
 def print_comparison(document: ComparisonDocument) -> None:
-    """Write tables on stdout."""
+    """Write what may be said, then the tables behind it, on stdout."""
     with stdout_console() as console:
+        for comparison in document.comparisons:
+            style = EMPHASIS.get(_emphasis(comparison.main), "")
+            console.print(Text(comparison.headline, f"bold {style}".strip()))
+        console.print()
         for method in document.sides:
             console.print(f"[bold]{method.letter}[/bold]  {escape(describe_method(method))}")
         for note in document.notes:
@@ -132,6 +141,8 @@ def print_comparison(document: ComparisonDocument) -> None:
         console.print()
         for line in legend_lines(document, narrow=console.width < _NARROW):
             console.print(escape(line), style="dim")
+        if console.is_terminal and any(_emphasis(one) for c in document.comparisons for one in c.metrics):
+            console.print(COLOURS, style="dim")
 
 
 def _print_changes(console: Console, document: ComparisonDocument) -> None:
@@ -152,7 +163,7 @@ def _print_values(console: Console, letters: Sequence[str], changes: Sequence[Ch
     for change in changes:
         same: dict[str, list[str]] = {}
         for letter, value in zip(letters, change.values, strict=True):
-            same.setdefault(setting_text(value), []).append(letter)
+            same.setdefault(short_setting(change.key, value), []).append(letter)
         parts = [f"[bold]{' '.join(known)}[/bold] {escape(value)}" for value, known in same.items()]
         long = len(change.key) + sum(map(len, same)) > _SHORT
         console.print(f"{escape(change.key)}:" + "".join(f"\n    {part}" if long else f"  {part}" for part in parts))
@@ -167,10 +178,14 @@ def _print_comparison(console: Console, document: ComparisonDocument, comparison
         console.print(f"   {line}")
     console.print()
     narrow = console.width < _NARROW
-    console.print(as_rich(seeds_table(comparison, narrow=narrow), ruled=True, gap=2 if narrow else 3))
+    for part in as_rich_parts(
+        seeds_table(comparison, narrow=narrow), console.width, ruled=True, gap=2 if narrow else 3
+    ):
+        console.print(part)
     if (pairs := pairs_table(comparison)).rows:
         console.print("\n[bold]On the same sentence pairs[/bold]\n")
-        console.print(as_rich(pairs, ruled=True, gap=2))
+        for part in as_rich_parts(pairs, console.width, ruled=True):
+            console.print(part)
     for line in pairs_remarks(comparison.metrics):
         console.print(escape(line))
     console.print("\n[bold]In words[/bold]\n")

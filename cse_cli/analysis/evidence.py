@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from cse_cli.core.results import STS_TASKS, Result, Scores, paper_average
+from cse_cli.core.results import RANKED, STS_TASKS, Result, Scores, metric_value
 from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired, steiger, williams
 from cse_cli.tracking import reader
 from registry.catalogue.pairs import ROWS
@@ -21,19 +21,9 @@ from registry.errors import UnknownNameError, suggestion
 from registry.papers import AVERAGE
 from registry.statistics import Floats, resampled_spearman, spearman
 
-RANKED = "spearman"
-"""Metric of the seven sets in every table."""
 _SEED = 0
 _SAME = 1e-6
 """Points by which a score may differ from 100 · ρ of its pairs and be that ρ."""
-
-
-def metric_value(scores: Scores, metric: str) -> float | None:
-    """Return `evaluator.metric` of a run's scores, or as `avg` the papers' average of the seven English sets."""
-    if metric == AVERAGE:
-        return paper_average(scores, STS_TASKS, RANKED)
-    evaluator, _, name = metric.rpartition(".")
-    return scores.get(evaluator, {}).get(name)
 
 
 def main_metrics(scores: Scores) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -29,6 +29,7 @@ from cse_cli.analysis.papers import (
     own_layouts,
     printed_beside,
     printed_encoders,
+    printed_rows,
     reference,
     reproduced,
 )
@@ -43,6 +44,8 @@ from registry.papers import PaperTables
 DEV = "dev"
 """Heading of the score that chose states and configurations; no paper prints it."""
 CHOSEN = "dev: {}, which chose each run's state and, by its mean over seeds, the configuration shown of each recipe"
+FIELD_LANGUAGE = "en"
+"""Of the field's public leaderboard."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +103,14 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
         _check_encoder(query.encoder, ran)
         ran = [one for one in ran if encoder_of(one) == model_name(query.encoder)]
     if addresses is None:
-        return encoder_tables(ran, every=query.recipe is not None, field=query.field)
+        tables = encoder_tables(ran, every=query.recipe is not None, field=query.field)
+        listed = any(row.source == "field" for table in tables for row in table.rows)
+        if query.recipe is None and (not tables or (query.field and not listed)):
+            tables += printed_tables(query, {(table.encoder or "", table.language or "") for table in tables})
+        return tables
     found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
-    tables = [
-        table for address in addresses for table in _paper_tables(*address, ran, found, always=query.table is not None)
-    ]
+    always = query.table is not None or not runs.results
+    tables = [table for address in addresses for table in _paper_tables(*address, ran, found, always=always)]
     return [kept for table in tables if (kept := _filtered(table, query)).rows]
 
 
@@ -171,6 +177,26 @@ def encoder_tables(ran: Sequence[Configuration], *, every: bool = False, field: 
     ]
 
 
+def printed_tables(query: LeaderboardQuery, ran: Collection[tuple[str, str]] = ()) -> list[ScoreTable]:
+    """Return what papers print of the encoders that have no finished runs, and the command that puts ours beside it.
+
+    Args:
+        query: Which encoder and language; whether the field's public leaderboard is shown too.
+        ran: Encoder and language of what has a table already.
+    """
+    asked = None if query.encoder is None else model_name(query.encoder)
+    rows = Counter((row.encoder, row.language or "") for row in printed_rows() if row.encoder and row.language)
+    if query.field:
+        rows.update((row.encoder.lower(), FIELD_LANGUAGE) for row in papers.field_rows())
+    return [
+        table
+        for (encoder, language), _ in rows.most_common()
+        if (encoder, language) not in ran and asked in (None, encoder) and query.language in (None, language)
+        for layout in layouts(language)
+        if (table := _EncoderTable(encoder, language, layout, ()).table(every=False, field=query.field)).rows
+    ]
+
+
 def _laid_out(
     language: str, configurations: Sequence[Configuration]
 ) -> Iterable[tuple[Layout, Sequence[Configuration]]]:
@@ -202,6 +228,8 @@ class _EncoderTable:
         chosen = [(configuration, 1) for configuration in self.members] if every else self._best()
         ours = [self._our_row(configuration, best_of) for configuration, best_of in chosen]
         untrained = self._untrained([configuration for configuration, _ in chosen])
+        ranked = sorted([*known, *ours], key=self._rank)
+        open_recipes = [] if self.members else list(dict.fromkeys(row.recipe for row in ranked if row.recipe))
         dev = self._dev()
         return ScoreTable(
             kind="encoder",
@@ -209,8 +237,9 @@ class _EncoderTable:
             encoder=self.encoder,
             language=self.language,
             columns=tuple(column.heading for column in self._columns()),
-            rows=(*untrained, *sorted([*known, *ours], key=self._rank)),
+            rows=(*untrained, *_with_empty(ranked, open_recipes)),
             remarks=(CHOSEN.format(f"{dev.evaluator}.{dev.metric}"),) if dev else (),
+            command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
         )
 
     def _rank(self, row: ScoreRow) -> tuple[bool, float]:
@@ -289,6 +318,19 @@ class _EncoderTable:
             )
             for equal in found.values()
         ]
+
+
+def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[ScoreRow]:
+    """Yield rows, and below the fullest that a recipe answers the row that its runs would fill."""
+    answered = [
+        max((row for row in rows if row.recipe == recipe), key=lambda row: len(row.scores)) for recipe in recipes
+    ]
+    for row in rows:
+        yield row
+        if any(row is one for one in answered):
+            yield row.model_copy(
+                update={"source": "ours", "answers": row.name, "printed": (), "scores": {}, "notes": ()}
+            )
 
 
 def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from cse_cli.analysis.papers import SCHEMA_VERSION, Missing, ScoreRow, ScoreTabl
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import signed
 from cse_cli.core.stats import LEGEND, SYMBOLS, Mark, Score
-from cse_cli.core.tables import Cell, Row, Table, as_latex, as_markdown, as_rich, escape_markdown
+from cse_cli.core.tables import Cell, Row, Table, as_latex, as_markdown, as_rich_parts, escape_markdown
 from registry.errors import CseError
 from registry.paths import write_atomically
 
@@ -115,7 +115,7 @@ def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
     settings = f" {', '.join(row.settings)}" if row.settings else ""
     best = f" (best of {row.configurations})" if row.configurations > 1 else ""
     if table.kind == "encoder":
-        return f"{row.recipe}{settings}{best}"
+        return f"{row.recipe}{settings}{best}" if row.scores else f"cse run {row.recipe}"
     return f"ours: {row.recipe}{settings}, {row.model}"
 
 
@@ -201,7 +201,8 @@ def print_tables(tables: Sequence[ScoreTable]) -> None:
         for table in tables:
             shown = text_table(table, places=console.width >= WIDE)
             console.print(f"[bold]{escape(table.heading)}[/bold]\n")
-            console.print(as_rich(shown, ruled=True, gap=1))
+            for part in as_rich_parts(shown, console.width, ruled=True, gap=1):
+                console.print(part)
             for line in (*shown.numbered_notes, *remarks(table)):
                 console.print(escape(line))
             console.print()

@@ -97,7 +97,7 @@ class ScoreTable(BaseModel):
         remarks: What holds for the whole table.
         trends: Of a study's table.
         missing: Of a study's table.
-        command: What computes the missing cells.
+        command: What computes the missing cells; of an encoder's table, rows of ours that are empty.
     """
 
     model_config = ConfigDict(frozen=True)

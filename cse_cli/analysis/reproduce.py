@@ -14,7 +14,8 @@ from typing import Any
 
 from cse_cli.analysis.pages import Code, Facts, Part, Section, Words, word_table
 from cse_cli.analysis.runs import Change, ReportedRun, recipe_changes
-from cse_cli.core.formatting import counted, date_and_time, distinct, duration, seed_list, setting_text, to_toml
+from cse_cli.analysis.settings import short_setting
+from cse_cli.core.formatting import counted, date_and_time, distinct, duration, seed_list, to_toml
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table
 from cse_cli.recipe.load import load
@@ -103,7 +104,10 @@ def without_folders(value: Any) -> Any:
 
 def changes_table(changes: Sequence[Change], headings: Sequence[str]) -> Table:
     """Return the settings that are not the same, a line each."""
-    rows = [(change.key, *(setting_text(without_folders(value)) for value in change.values)) for change in changes]
+    rows = [
+        (change.key, *(short_setting(change.key, without_folders(value)) for value in change.values))
+        for change in changes
+    ]
     return word_table("Settings that differ", headings, rows)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from cse_cli.analysis.evidence import metric_value
 from cse_cli.analysis.figures import (
     PlanePoints,
     UniformityAlignment,
@@ -22,7 +21,7 @@ from cse_cli.analysis.figures import (
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.analysis.runs import StatusOf, configurations, recipe_status
 from cse_cli.core.plotting import Heading, house_style, save
-from cse_cli.core.results import STS_TASKS, Result
+from cse_cli.core.results import STS_TASKS, Result, metric_value
 from registry import papers
 from registry.papers import AVERAGE
 

@@ -14,12 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from cse_cli.analysis.evidence import metric_value
 from cse_cli.analysis.figures import GUIDE, STEPS, add_legend, axis_by_step, line_style
 from cse_cli.analysis.paper_tables import StudyRuns
 from cse_cli.analysis.run_figures import unit
 from cse_cli.core.plotting import COLUMN, OURS, PAGE, PAPER, Heading, house_style, new_figure, save
-from cse_cli.core.results import Result
+from cse_cli.core.results import Result, metric_value
 from cse_cli.recipe.cells import Cell, paper_table
 from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import setting

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,11 +26,14 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
 from rich.table import Column
+
+from cse_cli.core.formatting import duration
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,9 @@ class Observer(Protocol):
     def stepped(self, step: int, loss: float, rate: float) -> None:
         """A step is done; `rate` in sentences a second."""
 
+    def scoring(self, what: str, share: float) -> None:
+        """So much of an evaluation is done, from 0 to 1."""
+
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Dev scores ("evaluator.metric" → value) of a step are known."""
 
@@ -101,6 +109,9 @@ class SilentObserver:
     def stepped(self, step: int, loss: float, rate: float) -> None:
         """Show nothing."""
 
+    def scoring(self, what: str, share: float) -> None:
+        """Show nothing."""
+
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Show nothing."""
 
@@ -119,12 +130,48 @@ PLAIN_EVERY = 10.0
 """Seconds between plain progress lines where there is no terminal."""
 
 
-class Screen(SilentObserver):
-    """Shows runs on stderr: a live bar in a terminal, plain lines elsewhere. A context manager around the runs."""
+_COLOURS = {"error": "red", "warning": "yellow"}
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False)
-        self.live = self.console.is_terminal
+
+def message(kind: str, text: str, console: Console) -> str:
+    """Return markup of `error: …` or `warning: …`; in a terminal its lines end between words."""
+    plain = f"{kind}: {text}"
+    if console.is_terminal:
+        plain = wrap_words(plain, console.width)
+    return f"[{_COLOURS[kind]}]{kind}:[/]{escape(plain.removeprefix(f'{kind}:'))}"
+
+
+def print_error(error: object) -> None:
+    """Write an error on stderr, as every command tells it."""
+    console = Console(stderr=True, highlight=False, emoji=False)
+    console.print(message("error", str(error), console), soft_wrap=True)
+
+
+def wrap_words(text: str, width: int) -> str:
+    """Return text with lines of at most so many columns; a word or a `command` longer than that stays whole."""
+    lines = []
+    for line in text.split("\n"):
+        inner = line[: len(line) - len(line.lstrip())] + "    "
+        joined = re.sub(r"`[^`]*`", lambda quoted: quoted[0].replace(" ", "\xa0"), line)
+        wrapped = textwrap.wrap(
+            joined, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False,
+            replace_whitespace=False,
+        )  # fmt: skip
+        lines += [part.replace("\xa0", " ") for part in wrapped] or [""]
+    return "\n".join(lines)
+
+
+class Screen(SilentObserver):
+    """Shows runs on stderr: a live bar in a terminal, plain lines elsewhere. A context manager around the runs.
+
+    Args:
+        console: Instead of stderr.
+        quiet: Show errors alone.
+    """
+
+    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+        self.console = console or Console(stderr=True, highlight=False, emoji=False, quiet=quiet)
+        self.live = self.console.is_terminal and not quiet
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._total = 0
@@ -163,7 +210,7 @@ class Screen(SilentObserver):
             size = f"/{decimal(total)}" if total else ""
             self._print_line(f"downloading {what}", f" {decimal(done)}{size}", done == total)
 
-    def _show_bar(self, what: str, columns: Sequence[ProgressColumn], done: int, total: int | None) -> None:
+    def _show_bar(self, what: str, columns: Sequence[ProgressColumn], done: float, total: float | None) -> None:
         if what != self._preparing or self._bar is None:
             self._close()
             self._preparing = what
@@ -193,30 +240,45 @@ class Screen(SilentObserver):
             f"  {run.steps:,} steps over {run.sentences:,} sentences · {escape(run.device)} · {run.precision}\n"
             f"  run {run.run_id} · state in {escape(run.home)}"
         )
-        self._dev, self._total = "", run.steps
+        self._dev, self._total, self._preparing = "", run.steps, ""
         if self.live:
+            shown = "loss {task.fields[loss]}  {task.fields[dev]}{task.fields[rate]}  {task.fields[left]}"
             self._bar = Progress(
                 TextColumn("  step"), MofNCompleteColumn(), BarColumn(bar_width=None),
-                TextColumn("loss {task.fields[loss]}  {task.fields[dev]}{task.fields[rate]}"), TimeRemainingColumn(),
-                console=self.console, transient=True,
+                TextColumn(shown, table_column=Column(no_wrap=True)), console=self.console, transient=True, expand=True,
             )  # fmt: skip
-            self._task = self._bar.add_task("train", total=run.steps, completed=run.done, loss="–", dev="", rate="")
+            fields: dict[str, Any] = {"loss": "–", "dev": "", "rate": "", "left": ""}
+            self._task = self._bar.add_task("train", total=run.steps, completed=run.done, **fields)
             self._bar.start()
         self._last_line = time.monotonic()
         self._first = (run.done, self._last_line)
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
         """Move the bar, or print a plain line now and then."""
+        left = f"{duration(self.seconds_left(step))} left"
         if self._bar is not None:
-            self._bar.update(self._task, completed=step, loss=f"{loss:.4f}", dev=self._dev, rate=f"{rate:,.0f} sent/s")
+            fields: dict[str, Any] = {
+                "loss": f"{loss:.4f}",
+                "dev": self._dev,
+                "rate": f"{rate:,.0f} sent/s",
+                "left": left,
+            }
+            self._bar.update(self._task, completed=step, **fields)
             return
         now = time.monotonic()
         if now - self._last_line >= PLAIN_EVERY:
             self._last_line = now
-            left = self.seconds_left(step)
-            self.write(
-                f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left:,.0f} s left"
-            )
+            self.write(f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left}")
+
+    def scoring(self, what: str, share: float) -> None:
+        """Show a percentage: beside the bar of a training, by a bar of its own, or in plain lines now and then."""
+        if self._bar is not None and not self._preparing:
+            self._bar.update(self._task, left=f"scoring {share:.0%}")
+        elif self.live:
+            self._show_bar(what, (TaskProgressColumn(),), share, 1.0)
+        elif time.monotonic() - self._last_line >= PLAIN_EVERY:
+            self._last_line = time.monotonic()
+            self.write(f"[dim]{escape(what)} {share:.0%} …[/dim]")
 
     def seconds_left(self, step: int) -> float:
         """Return how long the steps after `step` will take, by the time that those before it took."""
@@ -229,12 +291,15 @@ class Screen(SilentObserver):
             self._first = (0, time.monotonic())
         shown = "  ".join(f"{escape(name)} {value:.2f}" for name, value in scores.items())
         self._dev = f"dev {next(iter(scores.values())):.2f}  "
+        if self._bar is not None:
+            left = f"{duration(self.seconds_left(step))} left" if step else ""
+            self._bar.update(self._task, dev=self._dev, left=left)
         label = "untrained" if step == 0 else f"step {step}"
         self.write(f"  {label:>12}  {shown}{'  [green]best[/green]' if best else ''}")
 
     def warned(self, text: str) -> None:
         """Print a warning."""
-        self.write(f"[yellow]warning:[/yellow] {escape(text)}")
+        self.write(message("warning", text, self.console))
 
     def stopped(self, run_id: str | None) -> None:
         """Print how to go on with an interrupted run."""
@@ -242,10 +307,24 @@ class Screen(SilentObserver):
         how = " before the first step" if run_id is None else f"; go on with: cse run --resume {run_id[:8]}"
         self.write(f"stopped{how}")
 
-    def failed(self, what: str, error: Exception) -> None:
-        """Print why one of several runs stopped."""
+    def ran(self, text: str) -> None:
+        """Print what came of one of several runs."""
         self._close()
-        self.write(f"[red]error:[/red] {escape(what)}: {escape(str(error))}")
+        self.write(escape(wrap_words(text, self.console.width) if self.live else text))
+
+    def advise(self, lines: Sequence[str]) -> None:
+        """Print what to do next: lines to copy, so they are not broken."""
+        self._close()
+        for line in lines:
+            self.write(escape(line))
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Print why one of several runs stopped, also where all else is kept quiet."""
+        self._close()
+        if self.console.quiet:
+            print_error(f"{what}: {error}")
+        else:
+            self.write(message("error", f"{what}: {error}", self.console))
 
     def write(self, text: str) -> None:
         """Print a line, whatever its length."""
@@ -271,6 +350,9 @@ class RunLines(Screen):
         self._name = f"[dim]{escape(f'[{name}]')}[/dim] "
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Print nothing."""
+
+    def scoring(self, what: str, share: float) -> None:
         """Print nothing."""
 
     def write(self, text: str) -> None:
@@ -299,6 +381,7 @@ def stdout_console() -> Iterator[Console]:
     text = io.StringIO()
     yield Console(file=text, force_terminal=terminal, width=width, highlight=False)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().split("\n")[:-1]))
+    sys.stdout.flush()  # before anything that follows on stderr
 
 
 def write_json(document: Mapping[str, Any], schema_version: int = 1) -> None:

@@ -5,7 +5,8 @@ The latter are kept so that two runs can be compared on the same pairs later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
@@ -14,8 +15,13 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from registry.papers import AVERAGE
+
 STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 """The seven English sets of every table, in the papers' order: data sets, and what recipes call their evaluators."""
+
+RANKED = "spearman"
+"""Metric of the seven sets in every table."""
 
 Scores = dict[str, dict[str, float]]
 """Evaluator → metric → value."""
@@ -134,6 +140,65 @@ def paper_average(scores: Scores, evaluators: Sequence[str], metric: str) -> flo
     values = [scores.get(name, {}).get(metric) for name in evaluators or STS_TASKS]
     known = [round(value, 2) for value in values if value is not None]
     return fmean(known) if len(known) == len(values) else None
+
+
+def metric_value(scores: Scores, metric: str) -> float | None:
+    """Return `evaluator.metric` of a run's scores, or as `avg` the papers' average of the seven English sets."""
+    if metric == AVERAGE:
+        return paper_average(scores, STS_TASKS, RANKED)
+    evaluator, _, name = metric.rpartition(".")
+    return scores.get(evaluator, {}).get(name)
+
+
+def main_metric(result: Result) -> str | None:
+    """Return what a run is judged by; None where it scored nothing.
+
+    That is the papers' average where all seven sets are scored; else the first test score, by the metric that selects
+    states; else the score that selects them.
+    """
+    if metric_value(result.scores, AVERAGE) is not None:
+        return AVERAGE
+    chooser, _, metric = (result.select or "").rpartition(".")
+    metric = metric or next((name for values in result.scores.values() for name in values), "")
+    having = [name for name, values in result.scores.items() if metric in values]
+    first = min(having, key=lambda name: (name == chooser, name.endswith("dev")), default=None)
+    return None if first is None else f"{first}.{metric}"
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One score of a run, beside that of its encoder before training.
+
+    Args:
+        metric: `avg` or `evaluator.metric`.
+        score: Of the selected state.
+        untrained: Before the first step; None where it was not scored then.
+    """
+
+    metric: str
+    score: float
+    untrained: float | None
+
+    @property
+    def name(self) -> str:
+        """The metric as a line of text calls it: `avg`, or its evaluator."""
+        return self.metric.rpartition(".")[0] or self.metric
+
+    @property
+    def gain(self) -> float | None:
+        """What training changed."""
+        return None if self.untrained is None else self.score - self.untrained
+
+
+def headlines(result: Result) -> Iterator[Headline]:
+    """Yield what a run is judged by, and where that has no score before training also the score that selects."""
+    main = main_metric(result)
+    for metric in dict.fromkeys((main, result.select)):
+        score = None if metric is None else metric_value(result.scores, metric)
+        if metric is not None and score is not None:
+            yield (found := Headline(metric, score, metric_value(result.untrained, metric)))
+            if found.untrained is not None:
+                return
 
 
 SERIES_FOLDER = "series"

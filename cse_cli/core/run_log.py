@@ -79,6 +79,11 @@ class RunLog:
         if self._kept is not None:
             self._kept.stop_if_asked()
 
+    def scoring(self, what: str, share: float) -> None:
+        """Pass it on."""
+        for each in self._told:
+            each.scoring(what, share)
+
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Pass it on; to stop here would lose the checkpoint that follows."""
         for each in self._told:
@@ -144,6 +149,11 @@ class _FolderScreen(Screen):
         """Print a line now and then."""
         super().stepped(step, loss, rate)
         self._tell(step=step, seconds_left=self.seconds_left(step))
+
+    def scoring(self, what: str, share: float) -> None:
+        """Print a line now and then."""
+        super().scoring(what, share)
+        self._tell()
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Print dev scores."""

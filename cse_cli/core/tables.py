@@ -9,9 +9,10 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -22,6 +23,7 @@ EMPHASIS = {
     "reproduction": "magenta",
     "field": "dim",
     "best": "green",
+    "worse": "red",
     "main": "bold",
     "spread": "dim",
 }
@@ -137,6 +139,47 @@ def as_rich(table: Table, *, ruled: bool = False, gap: int = 2) -> RichTable:
         cells = (Text(cell.text, " ".join(filter(None, ("bold" * cell.strong, cell.style)))) for cell in row.cells)
         rich.add_row(label, *cells, style=EMPHASIS.get(row.emphasis))
     return rich
+
+
+def as_rich_parts(table: Table, width: int, *, ruled: bool = False, gap: int = 2) -> list[RichTable]:
+    """Return the table for a terminal; as several, each with the labels, where its columns have no room side by side.
+
+    Args:
+        table: What to show.
+        width: Columns of the terminal. Words are wrapped first; no number is cut.
+        ruled: Draw a line below the headings.
+        gap: Blanks between columns, at least one.
+    """
+    labels, *others = (_narrowest(texts, kind) for texts, kind in zip(_by_column(table), table.alignment, strict=True))
+    parts: list[list[int]] = [[]]
+    used = labels
+    for place, needed in enumerate(others):
+        if parts[-1] and used + gap + needed > width:
+            parts.append([])
+            used = labels
+        parts[-1].append(place)
+        used += gap + needed
+    return [as_rich(_with_columns(table, places), ruled=ruled, gap=gap) for places in parts]
+
+
+def _by_column(table: Table) -> Iterable[Sequence[str]]:
+    """Yield heading and texts of each column, the labels' first, as a terminal shows them."""
+    labels = [table.label, *(f"{'  ' if row.below else ''}{row.label}" for row in table.rows)]
+    cells = ([heading, *(row.cells[place].text for row in table.rows)] for place, heading in enumerate(table.headings))
+    return [labels, *cells]
+
+
+def _narrowest(texts: Iterable[str], kind: str) -> int:
+    """Return how many columns of a terminal these need at least: words may be wrapped."""
+    longest = max(map(cell_len, texts), default=0)
+    return min(longest, _LABEL_WIDTH) if kind == "p" else longest
+
+
+def _with_columns(table: Table, places: Sequence[int]) -> Table:
+    """Return the table with only some of its columns beside the labels."""
+    rows = tuple(replace(row, cells=tuple(row.cells[place] for place in places)) for row in table.rows)
+    align = table.alignment[0] + "".join(table.alignment[place + 1] for place in places)
+    return replace(table, headings=tuple(table.headings[place] for place in places), rows=rows, align=align)
 
 
 def fits(table: RichTable, width: int) -> bool:

@@ -34,22 +34,25 @@ def evaluate(
         int | None, typer.Option(min=1, help="Most tokens an encoding batch; default: what suits the device.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Score encoders as the papers do, several side by side; each sentence is encoded once a model."""
+    """Score encoders as the papers do, several side by side, with what the papers print of the same encoder."""
     from dataclasses import asdict
 
     from cse_cli.core.console import Screen, write_json
+    from cse_cli.evaluation.beside import beside_papers
     from cse_cli.evaluation.evaluate import Settings, fetch_needed, score_models
     from cse_cli.evaluation.tasks import parse_tasks
-    from cse_cli.evaluation.view import print_scores, progress
+    from cse_cli.evaluation.view import print_scores
 
     wanted = parse_tasks(tasks, set_ or ())
-    with Screen() as screen:
+    with Screen(quiet=quiet) as screen:
         fetch_needed(models, wanted, screen.downloading)
-    with progress() as show:
-        scored = score_models(models, wanted, Settings(pooling, max_length, batch_tokens, device), show)
+        scored = score_models(models, wanted, Settings(pooling, max_length, batch_tokens, device), screen.scoring)
+    tables = beside_papers(scored, wanted)
     if json_:
-        write_json({"models": [asdict(one) for one in scored]})
+        printed = [table.model_dump(mode="json") for table in tables]
+        write_json({"models": [asdict(one) for one in scored], "papers": printed})
     else:
-        print_scores(scored, wanted)
+        print_scores(scored, wanted, tables)

@@ -5,7 +5,7 @@ Where several processes train together, each encodes its share of the batches; t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -61,6 +61,8 @@ class SentenceEncoder:
         self.batch_tokens = batch_tokens or BATCH_TOKENS[compute.device.type]
         self.max_length = min(max_length, encoder.max_length or max_length)
         self.plans = plans or {}
+        self.watch: Callable[[float], None] = lambda _: None
+        """Is told, after each batch, which share of the sentences asked for is encoded."""
         self._cache = VectorCache(kept)
 
     @torch.inference_mode()
@@ -96,7 +98,16 @@ class SentenceEncoder:
 
     def _vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
         """Return the vectors of each batch of token ids."""
-        return [self._represented(self.encoder, rows[batch]) for batch in batches]
+        return self._represented_batches(self.encoder, rows, batches)
+
+    def _represented_batches(
+        self, encoder: Encoder, rows: Sequence[Sequence[int]], batches: Sequence[slice]
+    ) -> list[Tensor]:
+        made = []
+        for done, batch in enumerate(batches, 1):
+            made.append(self._represented(encoder, rows[batch]))
+            self.watch(done / len(batches))
+        return made
 
     def _represented(self, encoder: Encoder, rows: Sequence[Sequence[int]]) -> Tensor:
         tokens = encoder.vocabulary.pad(rows)
@@ -204,7 +215,7 @@ class ShardedEncoder(SentenceEncoder):
         """Return, on the first process, the vectors of each batch before anything fitted to them."""
         world, rank = dist.get_world_size(), dist.get_rank()
         try:
-            own = [self._represented(self.encoder.foundation, rows[batch]) for batch in batches[rank::world]]
+            own = self._represented_batches(self.encoder.foundation, rows, batches[rank::world])
         except Exception:
             if rank == 0:
                 shared(None)

@@ -23,6 +23,9 @@ from registry.errors import CseError
 from registry.models import locate
 from registry.types import Encoder, Evaluator
 
+Show = Callable[[str, float], None]
+"""Is told which evaluator is at work, and the share of all that is done."""
+
 
 def evaluate(
     encoder: Encoder,
@@ -31,13 +34,13 @@ def evaluate(
     compute: Compute,
     only: Iterable[str] = (),
     plans: Mapping[str, ViewPlan] | None = None,
-    show: Callable[[str], None] | None = None,
+    show: Show | None = None,
 ) -> Scores:
     """Return the scores of `encoder` under the evaluators named in `only`, or all of them.
 
     All of them ask one `SentenceEncoder`, so that each distinct sentence is encoded once. Evaluation draws no random
-    numbers, so training goes on as if it had not happened. `show` is called with the name of each before it begins.
-    Several processes call it together: all encode, the first one scores, and every one gets its scores.
+    numbers, so training goes on as if it had not happened. Several processes call it together: all encode, the first
+    one scores, and every one gets its scores.
     """
     wanted = {name: evaluators[name] for name in list(only) or evaluators}
     arguments = encoder, compute, settings.batch_tokens, settings.max_length, plans
@@ -52,15 +55,15 @@ def evaluate(
     return run_on_rank0(lead, meanwhile=sharded.follow)
 
 
-def _scores(encode: SentenceEncoder, wanted: Mapping[str, Evaluator], show: Callable[[str], None] | None) -> Scores:
+def _scores(encode: SentenceEncoder, wanted: Mapping[str, Evaluator], show: Show | None) -> Scores:
     encoder = encode.encoder
     if encoder.fits == "once":
         encoder.fit(encode, ())
         encode.forget()
     scores: Scores = {}
-    for name, evaluator in wanted.items():
+    for place, (name, evaluator) in enumerate(wanted.items()):
         if show is not None:
-            show(name)
+            encode.watch = _shares(show, name, place, len(wanted))
         if encoder.fits == "each":
             encode.forget()
             if not (texts := evaluator.texts()):
@@ -71,7 +74,21 @@ def _scores(encode: SentenceEncoder, wanted: Mapping[str, Evaluator], show: Call
             encoder.fit(encode, texts)
             encode.forget()
         scores[name] = evaluator(encode)
+        encode.watch(1.0)
     return scores
+
+
+def _shares(show: Show, name: str, place: int, count: int) -> Callable[[float], None]:
+    """Return what is told the share of an evaluator's sentences, and shows that of all: it never falls."""
+    reached = 0.0
+
+    def watch(share: float) -> None:
+        nonlocal reached
+        reached = max(reached, share)
+        show(name, (place + reached) / count)
+
+    watch(0.0)
+    return watch
 
 
 def score(scores: Scores, path: str) -> float:
@@ -126,9 +143,9 @@ def fetch_needed(models: Sequence[str], tasks: Mapping[str, Task], progress: Dow
 
 
 def score_models(
-    models: Sequence[str], tasks: Mapping[str, Task], settings: Settings, show: Callable[[str], None] | None = None
+    models: Sequence[str], tasks: Mapping[str, Task], settings: Settings, show: Show | None = None
 ) -> list[Scored]:
-    """Return the scores of each model under the same tasks; `show` is called with model and task before each.
+    """Return the scores of each model under the same tasks; `show` is told model and task, and the share of all.
 
     Raises:
         CseError: A model or data set is missing; raised before anything is scored.
@@ -136,7 +153,16 @@ def score_models(
     digests = {name: digest for task in tasks.values() for name, digest in task.evaluator.fingerprints().items()}
     for model in models:
         locate(model_of_run(model) or model)
-    return [_score(model, tasks, digests, settings, show) for model in models]
+    scored = []
+    for place, model in enumerate(models):
+        show_model = None if show is None else _of_model(show, model, place, len(models))
+        scored.append(_score(model, tasks, digests, settings, show_model))
+    return scored
+
+
+def _of_model(show: Show, model: str, place: int, count: int) -> Show:
+    """Return what is told task and share of one model, and shows them as part of all."""
+    return lambda name, share: show(f"{model}: {name}", (place + share) / count)
 
 
 def _score(
@@ -144,7 +170,7 @@ def _score(
     tasks: Mapping[str, Task],
     digests: Mapping[str, str],
     settings: Settings,
-    show: Callable[[str], None] | None,
+    show: Show | None,
 ) -> Scored:
     limit_torch_threads()
     compute = choose(settings.device, "fp32")
@@ -162,7 +188,7 @@ def _score(
             {name: task.evaluator for name, task in tasks.items()},
             Evaluate(batch_tokens=settings.batch_tokens, max_length=length),
             compute,
-            show=None if show is None else lambda name: show(f"{model}: {name}"),
+            show=show,
         ),
         tasks={name: {"name": task.component, "params": task.params} for name, task in tasks.items()},
         fingerprints=dict(digests),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.markup import escape
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cse_cli.analysis.leaderboard_view import print_tables
+from cse_cli.analysis.papers import ScoreTable
 from cse_cli.core.console import stdout_console
 from cse_cli.core.tables import as_rich, fits, plain_table
 from cse_cli.evaluation.evaluate import Scored
@@ -24,18 +25,16 @@ Columns = Mapping[str, list[str]]
 """Heading → a cell a model."""
 
 
-@contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """Show on stderr what the yielded function is given; nothing where that is no terminal."""
-    with Console(stderr=True, highlight=False).status("opening models") as status:
-        yield lambda doing: status.update(escape(doing))
-
-
-def print_scores(scored: Sequence[Scored], tasks: Mapping[str, Task]) -> None:
+def print_scores(scored: Sequence[Scored], tasks: Mapping[str, Task], papers: Sequence[ScoreTable] = ()) -> None:
     """Print what was scored and how, then a table for each evaluator: models × tasks, or × metrics of a single task.
 
     Where that is too wide for the terminal, tasks are the rows; where long names of models are what is too wide, they
     are numbered.
+
+    Args:
+        scored: Models with their scores.
+        tasks: As they were scored.
+        papers: The same scores beside printed ones.
     """
     grouped = groupby(tasks, key=lambda name: tasks[name].component)
     blocks = [_block(scored, tasks, list(names)) for _, names in grouped]
@@ -51,6 +50,9 @@ def print_scores(scored: Sequence[Scored], tasks: Mapping[str, Task]) -> None:
         for (heading, _), table in zip(blocks, shown, strict=True):
             console.print(Text(f"\n{heading}", "bold"))
             console.print(table)
+    if papers:
+        sys.stdout.write("\n")
+        print_tables(papers)
 
 
 def _models(scored: Sequence[Scored], numbered: bool, width: int) -> RenderableType:

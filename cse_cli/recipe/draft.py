@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from cse_cli.recipe.errors import Checking, Keys, Origins, Problems, report, shown_value
+from cse_cli.recipe.errors import Checking, Keys, Origins, Problems, report
 from cse_cli.recipe.files import place_file
 from cse_cli.recipe.schema import Data, Evaluate, LossPart, Paper, Recipe, Train, TuneRange, View
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.core import Entry, Registry
 from registry.errors import UnknownNameError
+from registry.validation import shown_value
 
 _SECTIONS = frozenset(
     {"data", "train", "evaluate", "paper", "queue", "encoders", "views", "losses", "evaluators", "tune"}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import os
 import re
 import tomllib
@@ -23,6 +22,7 @@ from pydantic_core import ErrorDetails
 from tree_sitter import Language, Node, Parser
 
 from registry.errors import CseError, suggestion
+from registry.validation import should_be
 
 Keys = tuple[str | int, ...]
 """Path of a value in nested tables: keys, and positions within arrays."""
@@ -335,15 +335,6 @@ def _segments(node: Node) -> Iterator[tuple[str, Node]]:
         yield (next(iter(tomllib.loads(f"{raw} = 0"))) if node.type == "quoted_key" else raw), node
 
 
-_EXPECTED = {
-    "int_type": "a whole number", "int_from_float": "a whole number", "int_parsing": "a whole number",
-    "float_type": "a number", "float_parsing": "a number", "string_type": "text in quotes",
-    "bool_type": "true or false", "bool_parsing": "true or false", "list_type": "an array", "tuple_type": "an array",
-    "dict_type": "a table", "model_type": "a table", "model_attributes_type": "a table",
-    "finite_number": "a finite number", "string_too_short": "text that is not empty",
-}  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Checking:
     """A table under validation, as messages name it.
@@ -367,6 +358,8 @@ def report(error: ValidationError, checking: Checking, problems: Problems) -> li
     """Add every error of a validated table to `problems`, and return the paths within the table that are wrong."""
     grouped: dict[Keys, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
+        if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
+            continue  # an item of it is wrong, which is told by itself
         grouped.setdefault(_within(checking.table, detail), []).append(detail)
     for path, details in grouped.items():
         _add(path, details, checking, problems)
@@ -381,7 +374,7 @@ def _add(path: Keys, details: list[ErrorDetails], checking: Checking, problems: 
         hint = suggestion(str(path[-1]), checking.known) or _listed(checking.known)
         problems.add((*keys, *path), f"unknown {checking.noun} '{path[-1]}' of {checking.what}.{hint}", at_key=True)
     else:
-        problems.add((*keys, *path), _should_be(details))
+        problems.add((*keys, *path), should_be(details))
 
 
 def _listed(known: Sequence[str]) -> str:
@@ -400,46 +393,3 @@ def _within(table: Any, detail: ErrorDetails) -> Keys:
             return (*path, key) if detail["type"] == "missing" else path
         path, at = (*path, key), at[key]
     return path
-
-
-def _should_be(details: list[ErrorDetails]) -> str:
-    value = details[0]["input"]
-    expected = list(dict.fromkeys(_expected(detail) for detail in details))
-    if all(phrase.startswith("=") for phrase in expected):
-        return "; ".join(phrase.removeprefix("=") for phrase in expected)
-    phrase = " or ".join(phrase.removeprefix("=") for phrase in expected)
-    return f"should be {phrase}, not {shown_value(value)}{_near(details, value)}"
-
-
-def _expected(detail: ErrorDetails) -> str:
-    """Return what should stand there; a leading "=" marks a sentence of a component's own."""
-    context = detail.get("ctx", {})
-    bounds = {"greater_than": ("greater than", "gt"), "greater_than_equal": ("at least", "ge"),
-              "less_than": ("less than", "lt"), "less_than_equal": ("at most", "le")}  # fmt: skip
-    if detail["type"] in bounds:
-        words, name = bounds[detail["type"]]
-        return f"{words} {context[name]:.12g}"
-    if detail["type"] in _EXPECTED:
-        return _EXPECTED[detail["type"]]
-    message = detail["msg"]
-    if message.startswith("Input should be "):
-        return message.removeprefix("Input should be ")
-    words = message.removeprefix("Value error, ")
-    return f"={words[:1].lower()}{words[1:]}"
-
-
-def _near(details: list[ErrorDetails], value: Any) -> str:
-    literals = [detail["ctx"]["expected"] for detail in details if detail["type"] == "literal_error"]
-    hint = suggestion(str(value), [option for text in literals for option in re.findall(r"'([^']*)'", text)])
-    return f".{hint}" if hint else ""
-
-
-def shown_value(value: Any) -> str:
-    """Return a value as TOML writes it, cut where it is long."""
-    if isinstance(value, Mapping):
-        return "a table"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    text = text if len(text) <= 60 else f"{text[:57]}…"
-    return f"the text {text}" if isinstance(value, str) else text

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from cse_cli.recipe.draft import check_section
-from cse_cli.recipe.errors import Finding, Keys, Origins, Problems, RecipeError, nearest, shown_value
+from cse_cli.recipe.errors import Finding, Keys, Origins, Problems, RecipeError, nearest
 from cse_cli.recipe.files import all_studies, is_study, name_of
 from cse_cli.recipe.load import STUDY, chain
 from cse_cli.recipe.paths import setting, values
@@ -21,6 +21,7 @@ from cse_cli.recipe.schema import Count, Flag, Recipe, Section, Text, Whole
 from registry import EVALUATORS, papers
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import AVERAGE
+from registry.validation import shown_value
 
 ROW, STEP, MEASURES = "row", "step", "measures."
 """X axes of a study's figure that are no setting: rows by name, training steps, a measure by its name."""

@@ -97,6 +97,10 @@ class RemoteObserver:
         """Pass it on, now and then."""
         self._now_and_then("stepped", step, loss, rate)
 
+    def scoring(self, what: str, share: float) -> None:
+        """Pass it on, now and then."""
+        self._now_and_then("scoring", what, share, last=share >= 1)
+
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Pass it on, and end the run where the driver says so."""
         self._ask("evaluated", step, dict(scores), best)

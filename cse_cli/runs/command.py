@@ -42,6 +42,7 @@ def run(
     patience: Annotated[
         str, typer.Option(help="Kill and repeat a run that tells nothing for so long: 90, 30m, 2h.")
     ] = "2h",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train and score recipes, or all cells of studies; record each run in MLflow."""
@@ -70,6 +71,7 @@ def run(
         parse_duration("--patience", patience),
         dry_run,
         json_,
+        quiet,
     )
     if here.world > 1:
         among_others(lambda: run_as_rank(request, here))

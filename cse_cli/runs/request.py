@@ -29,6 +29,7 @@ class RunRequest:
         patience: Seconds without a word after which a run's process is killed.
         dry_run: Print what would be run.
         as_json: Print one JSON document.
+        quiet: Show results and errors alone.
     """
 
     recipes: Sequence[str] = ()
@@ -44,6 +45,7 @@ class RunRequest:
     patience: float = PATIENCE_SECONDS
     dry_run: bool = False
     as_json: bool = False
+    quiet: bool = False
 
     def jobs(self) -> list[Job]:
         """Return the runs asked for, in order.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from time import sleep
+from time import monotonic, sleep
 
 import torch.distributed as dist
 
 from cse_cli import tracking
-from cse_cli.core.console import RunLines, Screen, SilentObserver
+from cse_cli.core.console import RunLines, Screen, SilentObserver, print_error
 from cse_cli.core.devices import choose
 from cse_cli.core.distributed import LostRankError, announce_failure, is_first_refused, joined
 from cse_cli.core.processes import ProcessRank
@@ -22,7 +21,16 @@ from cse_cli.runs.placement import Placement, choose_placement, place_runs
 from cse_cli.runs.request import RunRequest
 from cse_cli.runs.study import StudyOutcome, StudyPlan, plan_study, run_study
 from cse_cli.runs.study_view import StudyScreen, print_outcomes, print_study_plans, write_outcomes, write_study_plans
-from cse_cli.runs.view import describe_run, print_plans, print_results, shown_metrics, write_plans, write_results
+from cse_cli.runs.view import (
+    describe_run,
+    next_steps,
+    print_plans,
+    print_results,
+    shown_metrics,
+    summary_line,
+    write_plans,
+    write_results,
+)
 from cse_cli.tracking.unsent import sync
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute, prepare
@@ -43,21 +51,34 @@ def run_jobs(request: RunRequest) -> int:
     placement = choose_placement(jobs, request)
     if request.dry_run:
         return _plan_jobs(jobs, placement, as_json=request.as_json)
-    with Screen() as screen:
+    with Screen(quiet=request.quiet) as screen:
         _download(jobs, screen)
+        ends = _run_all(jobs, placement, screen)
+    _show(jobs, [end for end in ends if isinstance(end, Result)], request)
+    return next((end.exit_code for end in ends if isinstance(end, CseError)), 0)
+
+
+def _run_all(jobs: Sequence[Job], placement: Placement, screen: Screen) -> list[Result | CseError]:
+    """Run jobs and say of each what came of it as it ends; return what did, in the order of the jobs.
+
+    Raises:
+        CseError: The only job failed.
+    """
     ends: dict[int, Result | CseError] = {}
-    with Screen() as screen, placement.open() as executor:
+    began = monotonic()
+    with placement.open() as executor:
         alone = executor.one_by_one
         asked = ((n, job, screen if alone else RunLines(job.name, screen.console)) for n, job in enumerate(jobs))
         for number, end in as_ended(executor, asked):
+            ends[number] = end
             if isinstance(end, CseError):
                 if len(jobs) == 1:
                     raise end
-                screen.failed(jobs[number].name, end)
-            ends[number] = end
-    in_order = [ends[number] for number in range(len(jobs))]
-    _show(jobs, [end for end in in_order if isinstance(end, Result)], as_json=request.as_json)
-    return next((end.exit_code for end in in_order if isinstance(end, CseError)), 0)
+                screen.failed(f"run {len(ends)} of {len(jobs)}: {jobs[number].name}", end)
+            elif len(jobs) > 1:
+                left = (monotonic() - began) / len(ends) * (len(jobs) - len(ends))
+                screen.ran(summary_line(end, len(ends), len(jobs), left))
+    return [ends[number] for number in range(len(jobs))]
 
 
 def _download(jobs: Sequence[Job], screen: Screen) -> None:
@@ -94,13 +115,15 @@ def _plan_jobs(jobs: Sequence[Job], placement: Placement, *, as_json: bool) -> i
     return code
 
 
-def _show(jobs: Sequence[Job], results: Sequence[Result], *, as_json: bool) -> None:
-    if as_json:
+def _show(jobs: Sequence[Job], results: Sequence[Result], request: RunRequest) -> None:
+    """Print results on stdout, and on stderr what to do with them."""
+    if request.as_json:
         write_results(results)
     elif results:
         recipes = [job.loaded.recipe for job in jobs]
         parts = {recipe.hash(): {key: part.name for key, part in recipe.evaluators.items()} for recipe in recipes}
         print_results(results, {identity: shown_metrics(names) for identity, names in parts.items()})
+        Screen(quiet=request.quiet).advise(next_steps(results))
 
 
 # Under torchrun: the processes that it has started do each run together.
@@ -116,16 +139,16 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
             return _plan_jobs(request.jobs(), Placement(), as_json=request.as_json) if here.rank == 0 else 0
         with joined(here, request.device):
             jobs = _jobs_of_rank_0(request, here)
-            with Screen() as screen:
+            with Screen(quiet=request.quiet) as screen:
                 results = [execute(job, screen if here.rank == 0 else SilentObserver()) for job in jobs]
     except CseError as error:
         if not is_first_refused(here, request.device):
             sleep(_TOLD_SECONDS)  # the first one says why; when it has ended, torchrun ends this one
         elif _shows(error, here):
-            sys.stderr.write(f"error: {error}\n")
+            print_error(error)
         return error.exit_code
     if here.rank == 0:
-        _show(jobs, results, as_json=request.as_json)
+        _show(jobs, results, request)
     return 0
 
 
@@ -187,12 +210,15 @@ def run_studies(request: RunRequest) -> int:
     if request.on is None:  # else the devices are on other machines
         choose(request.device)
     outcomes = [_run_study(plan, request) for plan in plans]
-    (write_outcomes if request.as_json else print_outcomes)(outcomes)
+    if request.as_json:
+        write_outcomes(outcomes)
+    else:
+        print_outcomes(outcomes, quiet=request.quiet)
     return int(any(outcome.failures for outcome in outcomes))
 
 
 def _run_study(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
-    with StudyScreen(plan.name) as screen, sole_driver("study", plan.study.name):
+    with StudyScreen(plan.name, quiet=request.quiet) as screen, sole_driver("study", plan.study.name):
         screen.planned(plan)
         try:
             with place_runs(len(plan.open), request).open() as executor:

@@ -14,9 +14,10 @@ from rich.text import Text
 from cse_cli.core.console import Observer, RunInfo, RunLines, Screen, stdout_console, write_json
 from cse_cli.core.formatting import counted
 from cse_cli.core.results import Result
-from cse_cli.core.tables import Cell, Row, Table, as_rich, plain_table
+from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
 from cse_cli.recipe.cells import headings, values
 from cse_cli.runs.study import Key, StudyFailure, StudyObserver, StudyOutcome, StudyPlan, StudyRun
+from cse_cli.runs.view import scores_in_words
 
 
 class StudyScreen(Screen, StudyObserver):
@@ -24,10 +25,11 @@ class StudyScreen(Screen, StudyObserver):
 
     Args:
         name: Of the study, as the command line has it.
+        quiet: Show errors alone.
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
+    def __init__(self, name: str, *, quiet: bool = False) -> None:
+        super().__init__(quiet=quiet)
         self.name = name
         self._stopped = ""
 
@@ -46,8 +48,8 @@ class StudyScreen(Screen, StudyObserver):
 
     def ended(self, run: StudyRun, result: Result) -> None:
         """Print that it is done, and how long it took."""
-        self._close()
-        self.write(f"done · {escape(run.label)} · {result.seconds:,.0f} s of training")
+        scores = " · ".join(scores_in_words(result))
+        self.ran(f"done · {run.label} · {scores} · {result.seconds:,.0f} s of training")
 
     def stopped(self, run_id: str | None) -> None:
         """Keep which run it was: `left` says how a study goes on."""
@@ -103,14 +105,15 @@ def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None
             out.print(as_rich(plain_table(names, rows), ruled=True))
 
 
-def print_outcomes(outcomes: Sequence[StudyOutcome]) -> None:
-    """Print tables on stdout, what failed and where to look on stderr."""
+def print_outcomes(outcomes: Sequence[StudyOutcome], *, quiet: bool = False) -> None:
+    """Print tables on stdout, what failed and where to look on stderr; what to do next not where that is `quiet`."""
     for outcome in outcomes:
         plan = outcome.plan
         with stdout_console() as out:
             _print_title(out, plan)
             out.print()
-            out.print(as_rich(_scores_table(outcome), ruled=True))
+            for part in as_rich_parts(_scores_table(outcome), out.width, ruled=True):
+                out.print(part)
         sys.stdout.flush()
         told = Console(stderr=True, highlight=False, soft_wrap=True)
         done = sum(map(len, outcome.results.values()))
@@ -124,7 +127,7 @@ def print_outcomes(outcomes: Sequence[StudyOutcome]) -> None:
             told.print(f"[red]failed:[/red] {escape(failure.run.label)}: {escape(failure.message)}")
             if failure.log is not None:
                 told.print(f"  its log: {escape(str(failure.log))}")
-        if plan.study.paper is not None:
+        if plan.study.paper is not None and not quiet:
             told.print(f"→ beside the paper: cse leaderboard --table {escape(plan.study.paper)}")
 
 

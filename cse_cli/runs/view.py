@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
 from cse_cli.analysis.reproductions import compare_with_reproductions
 from cse_cli.core.console import stdout_console, write_json
-from cse_cli.core.formatting import counted, mean_text
-from cse_cli.core.results import Result
-from cse_cli.core.tables import Cell, Row, Table, as_rich, plain_table
+from cse_cli.core.formatting import counted, duration
+from cse_cli.core.paths import runs as run_folders
+from cse_cli.core.results import Result, Scores, headlines, metric_value
+from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
 from cse_cli.training.build import Prepared
 from registry import EVALUATORS
+from registry.encoders.export import MODULES
+from registry.papers import AVERAGE
 from registry.tokens import Tokens
 
 RunPlan = dict[str, Any]
@@ -46,38 +52,150 @@ def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, 
         for recipe in dict.fromkeys(result.recipe_hash for result in results):
             runs = [result for result in results if result.recipe_hash == recipe]
             out.print(Text.assemble((runs[0].recipe, "bold"), f" · {runs[0].title}"), soft_wrap=True)
-            out.print(as_rich(_results_table(runs, metrics[recipe]), gap=1))
+            table = _results_table(runs, metrics[recipe], stacked=out.is_terminal)
+            for part in as_rich_parts(table, out.width, gap=1):
+                out.print(part)
+            for line in below_untrained(runs):
+                out.print(Text(line, "yellow"), soft_wrap=True)
             for line in (*compare_with_reproductions(runs), *speed_line(runs)):
-                out.print(Text(line), soft_wrap=True)
+                out.print(Text(line), soft_wrap=not out.is_terminal)
             out.print()
 
 
-def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
-    rows: list[tuple[str, Sequence[str], str, str]] = []
+def _results_table(runs: Sequence[Result], shown: Mapping[str, str], *, stacked: bool) -> Table:
+    """Return a row a seed; the average of the seven sets first, where they are scored.
 
-    def scores(values: Mapping[str, Mapping[str, float]]) -> list[str]:
-        return [f"{values[name][metric]:.2f}" if name in values else "" for name, metric in shown.items()]
-
-    if runs[0].untrained:
-        rows.append(("untrained", scores(runs[0].untrained), "", ""))
+    Args:
+        runs: Of one recipe.
+        shown: Evaluator → metric.
+        stacked: Whether it is kept narrow for a terminal: spreads on lines of their own, times with their units.
+    """
+    columns = {name: f"{name}.{metric}" for name, metric in shown.items()}
+    if all(metric_value(run.scores, AVERAGE) is not None for run in runs):
+        columns = {"Avg": AVERAGE, **columns}
+    before = runs[0].untrained
+    rows = [_row("untrained", _texts(before, columns), emphasis="untrained")] if before else []
     for run in runs:
         label = f"seed {run.seed}" + (" (test-selected)" if run.test_selected else "")
         kept = "" if run.selected_step is None else str(run.selected_step)
-        rows.append((label, scores(run.scores), kept, f"{run.seconds:.0f}"))
+        took = duration(run.seconds) if stacked else f"{run.seconds:.0f}"
+        rows.append(_row(label, _texts(run.scores, columns), kept, took))
     if len(runs) > 1:
-        means = [mean_text([run.scores[name][metric] for run in runs]) for name, metric in shown.items()]
-        rows.append(("mean ± std", means, "", ""))
-    if runs[0].untrained:
-        rows.append(("gain", [_gain(runs, name, metric) for name, metric in shown.items()], "", ""))
-    lines = tuple(Row(label, tuple(map(Cell, (*texts, step, took)))) for label, texts, step, took in rows)
-    return Table("", (*shown, "step", "seconds"), lines, align="l" + "r" * (len(shown) + 2))
+        scores = [[metric_value(run.scores, metric) for run in runs] for metric in columns.values()]
+        known = [[value for value in values if value is not None] for values in scores]
+        rows += _mean_rows("mean", known, stacked=stacked)
+    if before:
+        rows += _mean_rows("gain", [_gains(runs, metric) for metric in columns.values()], "+", stacked=stacked)
+    return Table(
+        "", (*columns, "step", "time" if stacked else "seconds"), tuple(rows), align="p" + "r" * (len(columns) + 2)
+    )
 
 
-def _gain(runs: Sequence[Result], name: str, metric: str) -> str:
-    """Return the difference to the untrained encoder, where it was scored."""
-    gains = [run.scores[name][metric] - run.untrained[name][metric] for run in runs if name in run.untrained]
-    spread = f" ± {statistics.stdev(gains):.2f}" if len(gains) > 1 else ""
-    return f"{statistics.mean(gains):+.2f}{spread}" if gains else ""
+def _row(label: str, texts: Sequence[str], kept: str = "", took: str = "", emphasis: str = "") -> Row:
+    return Row(label, tuple(map(Cell, (*texts, kept, took))), emphasis, below=emphasis == "spread")
+
+
+def _mean_rows(label: str, values: Sequence[Sequence[float]], sign: str = "", *, stacked: bool) -> Iterator[Row]:
+    """Yield means over seeds with their spreads, which are a row of their own where `stacked`."""
+    means = [f"{statistics.mean(of_seeds):{sign}.2f}" if of_seeds else "" for of_seeds in values]
+    spreads = [f"{statistics.stdev(of_seeds):.2f}" if len(of_seeds) > 1 else "" for of_seeds in values]
+    if stacked:
+        yield _row(label, means)
+        if any(spreads):
+            yield _row("± std", spreads, emphasis="spread")
+    else:
+        both = [f"{mean} ± {std}" if std else mean for mean, std in zip(means, spreads, strict=True)]
+        yield _row(f"{label} ± std" if not sign else label, both)
+
+
+def _texts(scores: Scores, columns: Mapping[str, str]) -> list[str]:
+    return [_number(scores, metric) for metric in columns.values()]
+
+
+def _number(scores: Scores, metric: str) -> str:
+    value = metric_value(scores, metric)
+    return "" if value is None else f"{value:.2f}"
+
+
+def _gains(runs: Sequence[Result], metric: str) -> list[float]:
+    """Return the difference of each run to the untrained encoder, where both were scored."""
+    pairs = [(metric_value(run.scores, metric), metric_value(run.untrained, metric)) for run in runs]
+    return [after - before for after, before in pairs if after is not None and before is not None]
+
+
+def summary_line(result: Result, number: int, total: int, seconds_left: float = 0.0) -> str:
+    """Return what came of one of several runs.
+
+    Args:
+        result: Of the run that has just ended.
+        number: How many have ended.
+        total: Of all.
+        seconds_left: Until the last one ends, as far as can be told; 0 says nothing.
+    """
+    parts = [f"run {number} of {total}", f"{result.recipe} seed {result.seed}", *scores_in_words(result)]
+    left = [f"about {duration(seconds_left)} left"] if seconds_left else []
+    return " · ".join([*parts, duration(result.seconds), *left])
+
+
+def scores_in_words(result: Result) -> list[str]:
+    """Return "avg 61.20 (+3.10 over untrained)" of a run, or a text for each of two scores."""
+    return [f"{one.name} {one.score:.2f}{_gain_in_words(one.gain)}" for one in headlines(result)]
+
+
+def _gain_in_words(gain: float | None) -> str:
+    if gain is None:
+        return ""
+    return f" ({abs(gain):.2f} below untrained)" if gain < 0 else f" (+{gain:.2f} over untrained)"
+
+
+def below_untrained(runs: Sequence[Result]) -> list[str]:
+    """Return a line for each run that ends below its encoder before training."""
+    worse = [(run, one) for run in runs for one in headlines(run) if one.gain is not None and one.gain < 0]
+    return [
+        f"seed {run.seed} ends below its untrained encoder: {one.name} {one.score:.2f}, before training "
+        f"{one.untrained:.2f}"
+        for run, one in worse
+    ]
+
+
+_SENTENCES = '["A man is singing.", "Somebody sings."]'
+
+
+def next_steps(results: Sequence[Result]) -> list[str]:
+    """Return where the model lies, how Python loads it, and the commands that follow; of several runs the best on dev.
+
+    Args:
+        results: Of the runs that came to their end.
+    """
+    best = max(results, key=_dev_score)
+    run_id, folder = str(best.run_id), run_folders() / str(best.run_id) / "model"
+    which = "" if len(results) == 1 else f" of the best on dev, {best.recipe} seed {best.seed}"
+    lines = [f"model{which}: {folder}", *(f"  {line}" for line in _loading(folder))] if folder.is_dir() else []
+    recipes = list(dict.fromkeys(result.recipe for result in results))
+    commands = {f"cse evaluate {run_id[:8]}": "score it on the papers' test sets"} if folder.is_dir() else {}
+    commands["cse leaderboard"] = "every run beside what the papers print"
+    if len(recipes) > 1:
+        commands[shlex.join(["cse", "compare", *recipes])] = "is the difference more than chance?"
+    elif len(results) == 1:
+        commands[shlex.join(["cse", "run", *recipes, "--seeds", "3"])] = "how far do other seeds differ?"
+    width = max(map(len, commands))
+    return [*lines, "next:", *(f"  {command:<{width}}  {why}" for command, why in commands.items())]
+
+
+def _dev_score(result: Result) -> float:
+    return result.curve.get(result.selected_step or 0, float("-inf"))
+
+
+def _loading(folder: Path) -> list[str]:
+    """Return three lines of Python; none for an export that only cse reads."""
+    if not (folder / MODULES).is_file():
+        return []
+    needs = "" if find_spec("sentence_transformers") else "  # pip install sentence-transformers"
+    return [
+        f"from sentence_transformers import SentenceTransformer{needs}",
+        f'model = SentenceTransformer("{folder}")',
+        f"model.encode({_SENTENCES})",
+    ]
 
 
 def speed_line(runs: Sequence[Result]) -> list[str]:

@@ -31,6 +31,7 @@ from cse_cli.tracking.signals import defer_signals
 from cse_cli.tracking.store import REFUSED, open_store
 from cse_cli.tracking.tags import HEARTBEAT, HOST, PID, PROCESS_STARTED, PRUNED, SUMMARY, TUNE
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.validation import describe
 
 RESULT = "result.json"
 SILENCE = timedelta(minutes=30)
@@ -283,9 +284,7 @@ def _result(client: MlflowClient, run: Run) -> Result | str:
     try:
         return Result.model_validate_json(_read_text(client, run, RESULT))
     except ValidationError as error:
-        first: Any = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return f"{RESULT} is not a result of this version: {where or 'the text'}: {first['msg']}"
+        return f"{RESULT} is not a result of this version: {describe(error)}"
     except Exception as error:
         return f"{RESULT} cannot be read ({type(error).__name__})"
 

@@ -36,6 +36,9 @@ from registry import ENCODERS, hub
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
 
+SCORING = "scoring the selected state"
+"""What a run tells it is doing after its last step."""
+
 
 def prepare(job: Job, observer: Observer) -> Prepared:
     """Build and read all that a job needs; nothing is recorded and no run exists yet.
@@ -95,9 +98,12 @@ def execute(job: Job, observer: Observer) -> Result:
         if trainer is not None:
             trainer.run()
             trainer.finish()
-        log.preparing("scoring the selected state")
+        log.preparing(SCORING)
         one, settings = prepared.experiment, job.loaded.recipe.evaluate
-        scores = evaluate(one.scored, one.evaluators, settings, prepared.compute, plans=one.plans)
+        scores = evaluate(
+            one.scored, one.evaluators, settings, prepared.compute, plans=one.plans,
+            show=lambda _, share: log.scoring(SCORING, share),
+        )  # fmt: skip
 
         def record() -> Result:
             result = make_result(prepared, trainer, scores, tracker.run_id)

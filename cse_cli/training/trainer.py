@@ -253,7 +253,10 @@ class Trainer:
             return
         began = time.perf_counter()
         only = [] if everything or settings.select is None else [settings.select.rpartition(".")[0]]
-        scores = evaluate(one.scored, one.evaluators, settings, self.compute, only, one.plans)
+        scores = evaluate(
+            one.scored, one.evaluators, settings, self.compute, only, one.plans,
+            show=lambda name, share: self.observer.scoring(f"scoring {name}", share),
+        )  # fmt: skip
         if at == 0:
             self.progress.untrained = scores
         if settings.select is not None:

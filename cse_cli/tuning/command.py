@@ -56,6 +56,7 @@ Patience = Annotated[
 Best = Annotated[str | None, typer.Option(metavar="STUDY", help="Show what a study has found.", **_AFTER)]
 Confirm = Annotated[int | None, typer.Option(min=2, help="Best against own values over so many new seeds.", **_AFTER)]
 SaveBest = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a recipe with the best values.", **_AFTER)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.", **_AFTER)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.", **_AFTER)]
 
 
@@ -83,6 +84,7 @@ def tune(
     best: Best = None,
     confirm: Confirm = None,
     save_best: SaveBest = None,
+    quiet: Quiet = False,
     json_: Json = False,
 ) -> None:
     """Search better values for a recipe's parameters, by its dev metric; record each trial in MLflow."""
@@ -91,7 +93,7 @@ def tune(
 
     options = SearchOptions(
         recipe, param or (), range_ or (), choices or (), metric, set_ or (), unset or (), trials, timeout, sampler,
-        pruner, seeds, steps, name, join, storage, device, workers, on, patience, save_best, confirm, json_,
+        pruner, seeds, steps, name, join, storage, device, workers, on, patience, save_best, confirm, json_, quiet,
     )  # fmt: skip
     if recipe == "ls":  # a recipe of that name is ls.toml
         list_studies(options)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count, islice
 
-from cse_cli.analysis.evidence import metric_value, shared_metrics
+from cse_cli.analysis.evidence import shared_metrics
 from cse_cli.core.console import Observer
-from cse_cli.core.results import Result
+from cse_cli.core.results import Result, metric_value
 from cse_cli.core.run_folder import RunFolder, unfinished_runs
 from cse_cli.core.stats import Paired, compare_paired
 from cse_cli.runs.executor import as_ended

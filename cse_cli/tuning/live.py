@@ -30,8 +30,8 @@ NARROW = 100
 class TuneScreen(Screen, SearchObserver):
     """Shows a search; of its runs, only a bar where there is a terminal."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, quiet: bool = False) -> None:
+        super().__init__(quiet=quiet)
         self._metric = ""
         self._trial = ""
         self._budget = 0
@@ -155,6 +155,9 @@ class TuneScreen(Screen, SearchObserver):
         elif time.monotonic() - self._last_line >= PLAIN_EVERY:
             self._last_line = time.monotonic()
             self._line(f"         {escape(self._trial)}  step {step}/{self._total}  {self._dev}")
+
+    def scoring(self, what: str, share: float) -> None:
+        """Print nothing: a trial is short."""
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Keep the score for the bar."""

@@ -57,6 +57,7 @@ class SearchOptions:
         save_best: File for a recipe with the best values.
         confirm: With how many fresh seeds the best values are compared with the recipe's own.
         as_json: Print one JSON document.
+        quiet: Show results and errors alone.
     """
 
     recipe: str | None = None
@@ -82,6 +83,7 @@ class SearchOptions:
     save_best: Path | None = None
     confirm: int | None = None
     as_json: bool = False
+    quiet: bool = False
 
     def request(self) -> RunRequest:
         """Return where runs are done.

@@ -58,7 +58,7 @@ def search(options: SearchOptions) -> None:
     Raises:
         CseError: It cannot begin, or nothing came to its end.
     """
-    with TuneScreen() as screen:
+    with TuneScreen(quiet=options.quiet) as screen:
         config, loaded = resolve_options(options, screen.chosen)
         if options.save_best is not None:
             check_file(options.save_best, config.name)
@@ -124,7 +124,7 @@ def _show(study: Study, options: SearchOptions) -> None:
 def _confirm(study: Study, found: Search, options: SearchOptions) -> None:
     """Compare the best values with the recipe's own, and keep the result with the study and with its run."""
     seeds, name = options.confirm or 0, address(options.storage, found.study).driven(found.study)
-    with TuneScreen() as screen, sole_driver("confirmation", name):
+    with TuneScreen(quiet=options.quiet) as screen, sole_driver("confirmation", name):
         try:
             confirmation = confirm(found, seeds, options.request(), screen)
         except (KeyboardInterrupt, tracking.Terminated):

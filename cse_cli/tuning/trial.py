@@ -185,7 +185,7 @@ class TrialObserver:
         self._prunes = prunes
         self._total = 0
         self.preparing, self.downloading = inner.preparing, inner.downloading
-        self.warned = inner.warned
+        self.warned, self.scoring = inner.warned, inner.scoring
 
     def started(self, run: RunInfo) -> None:
         """Remember which run it is, so that it can be resumed."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
+from registry.validation import describe
 
 FOLDER = Path(__file__).parent.parent / "datasets"
 PAIR_COLUMNS = ("subset", "score", "sentence1", "sentence2")
@@ -220,4 +221,5 @@ def entry(name: str) -> DatasetEntry:
     try:
         return DatasetEntry(name=name, **tomllib.loads(path.read_text(encoding="utf-8")))
     except (ValidationError, tomllib.TOMLDecodeError, CseError) as error:
-        raise RegistrationError(f"{path}: {error}") from error
+        why = describe(error) if isinstance(error, ValidationError) else error
+        raise RegistrationError(f"{path}: {why}") from error

@@ -22,6 +22,7 @@ from registry.signature import documented
 from registry.testing.data import check_evaluator, check_generator
 from registry.testing.materials import ContractError, Materials, require
 from registry.testing.training import check_augmenter, check_encoder, check_head, check_loss, check_queue
+from registry.validation import describe
 
 __all__ = ["CHECKS", "ContractError", "Materials", "check"]
 
@@ -64,4 +65,4 @@ def check_declaration(entry: Entry[Any], materials: Materials) -> None:
     try:
         entry.parameters(**{**defaults, **materials.arguments(entry)})
     except ValidationError as error:
-        require(entry, False, f"its defaults do not validate: {error}")
+        require(entry, False, f"its defaults do not validate: {describe(error)}")

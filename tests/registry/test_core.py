@@ -65,10 +65,10 @@ def test_build_takes_defaults_and_encoders(losses):
     ("values", "said"),
     [
         ({"scale": 0}, "greater than 0"),
-        ({"scale": "1"}, "valid number"),
+        ({"scale": "1"}, "scale: should be a number, not the text"),
         ({"scale": float("nan")}, "finite number"),
         ({"scale": float("inf")}, "finite number"),
-        ({"scale": True}, "valid number"),
+        ({"scale": True}, "scale: should be a number, not true"),
         ({"scael": 1.0}, "scael"),
         ({"teacher": "onlin"}, "unknown encoder 'onlin'. Did you mean 'online'?"),
     ],

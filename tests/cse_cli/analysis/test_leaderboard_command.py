@@ -38,15 +38,44 @@ def ours(done):
     return {row["recipe"] for table in shown(done) for row in table["rows"] if row["source"] == "ours"}
 
 
-def test_an_empty_store_is_no_error_and_names_the_next_command(run):
+def test_without_runs_the_papers_rows_are_shown_with_the_command_that_fills_ours(run):
     done = run()
     assert done.exit_code == 0
-    assert done.stdout == ""
-    assert "cse run quickstart" in done.stderr
+    assert done.stdout.startswith("bert-base (en) [Spearman × 100]")
+    lines = [line.split() for line in done.stdout.split("\n")]
+    place = next(n for n, line in enumerate(lines) if line[:2] == ["IFCL-BERT", "base"])
+    assert lines[place + 1] == ["cse", "run", "ifcl_en"]
+    assert "no runs yet: cse run " in done.stdout
+    assert " ifcl_en " in done.stdout
+    assert done.stderr.split("\n") == [
+        "no finished run yet: these are the papers' own numbers",
+        "  → `cse run quickstart` makes one in about two minutes",
+        "",
+    ]
 
 
-def test_an_empty_store_still_gives_programs_a_document(run):
-    assert json.loads(run("--format", "json").stdout) == {"schema_version": 2, "tables": []}
+def test_without_runs_the_filters_hold_too(run):
+    assert {table["encoder"] for table in shown(run("--format", "json", "--encoder", "roberta-base"))} == {
+        "roberta-base"
+    }
+    chinese = shown(run("--format", "json", "--language", "zh"))
+    assert {table["language"] for table in chinese} == {"zh"}
+    assert {table["paper"] for table in shown(run("--format", "json", "--paper", "conisi"))} == {"conisi"}
+    assert shown(run("--format", "json", "--recipe", "ifcl_en")) == []
+
+
+def test_the_field_s_list_needs_no_runs(run):
+    def methods(done):
+        return {row["name"] for table in shown(done) for row in table["rows"] if row["source"] == "field"}
+
+    assert methods(run("--format", "json")) == set()
+    assert methods(run("--format", "json", "--field")) >= {"PromptBERT", "SNCSE"}
+    assert methods(run("--format", "json", "--field", results=[mini()])) >= {"PromptBERT", "SNCSE"}
+
+
+def test_an_encoder_with_runs_has_one_table(run):
+    tables = shown(run("--format", "json", "--field", results=[result()]))
+    assert [table["heading"] for table in tables].count("bert-base (en) [Spearman × 100]") == 1
 
 
 def test_filters(run):

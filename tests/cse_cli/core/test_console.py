@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from cse_cli.core import console as progress
-from cse_cli.core.console import RunInfo, Screen
+from cse_cli.core.console import RunInfo, Screen, wrap_words
 from registry.errors import CseError
 
 STARTED = RunInfo(
@@ -67,7 +68,7 @@ def test_plain_lines():
 def test_a_terminal_of_any_width(width):
     shown, written = screen(terminal=True, width=width)
     whole_run(shown)
-    text = written.getvalue()
+    text = " ".join(written.getvalue().split())
     for part in (
         "[red]x",
         "A [bold]title",
@@ -77,6 +78,7 @@ def test_a_terminal_of_any_width(width):
         "wrong [value]",
     ):
         assert part in text
+    text = written.getvalue()
     assert text.index("\x1b[?25l") < text.rindex("\x1b[?25h")  # the cursor comes back
 
 
@@ -90,6 +92,68 @@ def test_the_bar_shows_step_loss_score_and_rate():
         shown._bar.refresh()
     for part in ("10/100", "loss 1.2500", "dev 31.50", "3,400 sent/s"):
         assert part in written.getvalue()
+
+
+def test_the_time_left_is_told_from_the_first_step_on(clock):
+    shown, written = screen(terminal=True, width=120)
+    with shown:
+        shown.started(STARTED)
+        clock[0] += 2.0
+        shown.stepped(1, 1.25, 64.0)
+        assert shown._bar is not None
+        shown._bar.refresh()
+    assert "198 s left" not in written.getvalue()
+    assert "3 min left" in written.getvalue()
+
+
+def test_scoring_is_told_beside_the_steps_and_by_itself_after_them():
+    shown, written = screen(terminal=True, width=120)
+    with shown:
+        shown.started(STARTED)
+        shown.scoring("scoring dev", 0.25)
+        assert shown._bar is not None
+        shown._bar.refresh()
+        assert "scoring 25%" in written.getvalue()
+        shown.preparing("scoring the selected state")
+        shown.scoring("scoring the selected state", 0.5)
+        assert shown._bar is not None
+        shown._bar.refresh()
+        shown.scoring("scoring the selected state", 1.0)
+        assert shown._bar is None
+    assert "50%" in written.getvalue()
+
+
+def test_scoring_in_a_file_speaks_now_and_then(clock):
+    shown, written = screen(terminal=False)
+    clock[0] = 100.0
+    for done in range(1, 101):
+        clock[0] += 0.5
+        shown.scoring("mini_en: sts14", done / 100)
+    assert written.getvalue().split("\n")[:3] == [f"mini_en: sts14 {percent}% …" for percent in (1, 21, 41)]
+
+
+def test_messages_end_their_lines_between_words():
+    shown, written = screen(terminal=True, width=40)
+    shown.failed("recipe", CseError("the value is not one of those that are known here", "try `cse run quickstart`"))
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", written.getvalue())
+    assert plain.split("\n") == [
+        "error: recipe: the value is not one of",
+        "    those that are known here",
+        "  → try `cse run quickstart`",
+        "",
+    ]
+    assert wrap_words("see `cse run --resume 3f2a81c0`", 12) == "see\n    `cse run --resume 3f2a81c0`"
+
+
+def test_quiet_shows_errors_alone(capsys):
+    with Screen(quiet=True) as shown:
+        shown.started(STARTED)
+        shown.stepped(1, 1.0, 1.0)
+        shown.scoring("dev", 0.5)
+        shown.warned("nothing")
+        shown.ran("run 1 of 2")
+        shown.failed("run 2 of 2", CseError("wrong", "right"))
+    assert capsys.readouterr().err == "error: run 2 of 2: wrong\n  → right\n"
 
 
 def test_the_bar_ends_with_an_exception():

@@ -44,10 +44,15 @@ def test_every_evaluator_of_a_model_asks_one_encoder(tmp_path, monkeypatch):
     heard = []
     monkeypatch.setattr("cse_cli.evaluation.evaluate.SentenceEncoder", Counted)
     models = [str(tiny_bert(tmp_path / name)) for name in ("one", "two")]
-    score_models(models, parse_tasks("stsb,geometry"), Settings(None, None, 8, "cpu"), heard.append)
+    tasks = parse_tasks("stsb,geometry")
+    score_models(models, tasks, Settings(None, None, 8, "cpu"), lambda name, share: heard.append((name, share)))
     assert len(made) == 2
-    assert heard[0] == f"{models[0]}: stsb"
-    assert len(heard) == 2 * 4
+    assert heard[0] == (f"{models[0]}: stsb", 0.0)
+    assert list(dict.fromkeys(name for name, _ in heard)) == [f"{model}: {name}" for model in models for name in tasks]
+    shares = [share for _, share in heard]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert any(0 < share < 1 / 8 for share in shares)  # inside the first of eight
 
 
 def test_missing_data_is_told_before_a_model_is_opened(tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ import pytest
 from cse_cli.app import run
 
 
-def cse(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Run `cse` and return exit code, stdout and stderr."""
+def exit_code_of(*arguments: str) -> int:
+    """Run `cse` and return its exit code."""
     before = sys.argv
     sys.argv = ["cse", *arguments]
     try:
@@ -18,5 +18,11 @@ def cse(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
             run()
     finally:
         sys.argv = before
+    return int(ended.value.code or 0)
+
+
+def cse(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Run `cse` and return exit code, stdout and stderr."""
+    code = exit_code_of(*arguments)
     written = capsys.readouterr()
-    return int(ended.value.code or 0), written.out, written.err
+    return code, written.out, written.err

@@ -131,6 +131,16 @@ def test_tables_on_stdout_progress_on_stderr(file, run, store):
     assert "dev.spearman" in err
     assert "best" in err
     assert "dev.spearman" not in out
+    assert "\nrun 1 of 2 · small seed 0 · dev " in err
+    assert "\nrun 2 of 2 · small seed 1 · dev " in err
+    assert err.count("model = SentenceTransformer(") == 1
+    assert "\n  cse leaderboard" in err
+
+
+def test_quiet_prints_results_alone(file, run, store):
+    code, out, err = run(file, "-q")
+    assert (code, err) == (0, "")
+    assert out.startswith("small · ")
 
 
 @pytest.mark.exhaustive

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from cse_cli.core.results import Result
-from cse_cli.runs.view import print_results, shown_metrics, write_results
+from cse_cli.core.paths import runs
+from cse_cli.core.results import STS_TASKS, Result
+from cse_cli.runs.view import next_steps, print_results, shown_metrics, summary_line, write_results
 from tests.cse_cli.tracking.stores import result
 
 
@@ -72,3 +73,61 @@ def test_json_is_one_document(count, capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["schema_version"] == 1
     assert [Result.model_validate(one) for one in document["results"]] == made
+
+
+def of_seven(value: float, before: float | None = None, **changes: object) -> Result:
+    """Return a run with the papers' seven sets, all with one score."""
+    untrained = {} if before is None else {name: {"spearman": before} for name in STS_TASKS}
+    return result(scores={name: {"spearman": value} for name in STS_TASKS}, untrained=untrained, **changes)
+
+
+def test_a_line_says_what_came_of_a_run():
+    assert summary_line(of_seven(61.2, 58.1, seconds=41.4), 2, 6) == (
+        "run 2 of 6 · mini/simcse_en seed 1 · avg 61.20 (+3.10 over untrained) · 41 s"
+    )
+    assert summary_line(of_seven(57.0, 58.1), 1, 2, 130.0) == (
+        "run 1 of 2 · mini/simcse_en seed 1 · avg 57.00 (1.10 below untrained) · 12 s · about 2 min left"
+    )
+
+
+def test_a_test_score_without_one_before_training_is_told_with_that_on_dev():
+    one = scored(1, 70.0, select="dev.spearman", untrained={"dev": {"spearman": 66.5}})
+    assert " · test 50.00 · dev 70.00 (+3.50 over untrained) · " in summary_line(one, 1, 2)
+
+
+def test_the_average_stands_first(capsys):
+    one = of_seven(61.2, 58.1)
+    print_results([one], {one.recipe_hash: dict.fromkeys(STS_TASKS, "spearman")})
+    lines = rows(capsys.readouterr().out)
+    assert lines[1] == ["Avg", *STS_TASKS, "step", "seconds"]
+    assert (lines[2][:2], lines[3][:3], lines[4][:2]) == (
+        ["untrained", "58.10"], ["seed", "1", "61.20"], ["gain", "+3.10"]
+    )  # fmt: skip
+
+
+def test_a_run_below_its_untrained_encoder_says_so(capsys):
+    one = of_seven(57.0, 58.1)
+    print_results([one], {one.recipe_hash: dict.fromkeys(STS_TASKS, "spearman")})
+    told = "seed 1 ends below its untrained encoder: avg 57.00, before training 58.10\n"
+    assert told in capsys.readouterr().out
+
+
+def test_what_to_do_next(home):
+    bad, good = scored(1, 60.0, run_id="a" * 32, curve={250: 60.0}), scored(2, 70.0, run_id="b" * 32, curve={250: 70.0})
+    folder = runs() / ("b" * 32) / "model"
+    folder.mkdir(parents=True)
+    (folder / "modules.json").write_text("[]")
+    lines = next_steps([bad, good])
+    assert lines[0] == f"model of the best on dev, mini/simcse_en seed 2: {folder}"
+    assert lines[2:4] == [
+        f'  model = SentenceTransformer("{folder}")',
+        '  model.encode(["A man is singing.", "Somebody sings."])',
+    ]
+    assert [line.split("  ")[1] for line in lines[5:]] == ["cse evaluate bbbbbbbb", "cse leaderboard"]
+    other = good.model_copy(update={"recipe": "mini/ifcl_en"})
+    assert "  cse compare mini/simcse_en mini/ifcl_en  is the difference more than chance?" in next_steps([bad, other])
+    assert next_steps([bad]) == [
+        "next:",
+        "  cse leaderboard                   every run beside what the papers print",
+        "  cse run mini/simcse_en --seeds 3  how far do other seeds differ?",
+    ]

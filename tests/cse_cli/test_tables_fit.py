@@ -1,0 +1,139 @@
+"""Every table in a terminal of 80 columns: no line is longer, and no cell is cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, printed_tables
+from cse_cli.analysis.leaderboard_view import print_tables
+from cse_cli.analysis.paper_tables import paper_table
+from cse_cli.core.results import STS_TASKS, Result
+from cse_cli.evaluation.tasks import parse_tasks
+from cse_cli.evaluation.view import print_scores
+from cse_cli.runs.view import print_results
+from cse_cli.tracking.view import Summary, print_runs
+from cse_cli.tuning.view import print_confirmation, print_search, print_searches
+from tests.cse_cli.analysis.leaderboard_runs import mini, tables
+from tests.cse_cli.analysis.leaderboard_runs import result as ran
+from tests.cse_cli.analysis.recorded import record
+from tests.cse_cli.evaluation.test_view import scored
+from tests.cse_cli.runs.running import exit_code_of
+from tests.cse_cli.tracking.stores import fresh_store, result
+from tests.cse_cli.tuning.searches import confirmation, search
+
+WIDTH = 80
+SHOWN = dict.fromkeys(("stsb_dev", *STS_TASKS), "spearman")
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], str]:
+    """Return what a terminal shows of what a function prints, checked."""
+
+    def show(print_it: Callable[[], object]) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+            patch.setenv("COLUMNS", str(WIDTH))
+            patch.setenv("TERM", "xterm")
+            print_it()
+            out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+        lines = out.split("\n")
+        tables = [line for line in lines if not re.search(r"\bcse \w+ --", line)]  # a command to copy stays whole
+        assert [line for line in tables if len(line) > WIDTH] == []
+        assert [line for line in lines if re.search(r"\S…(\s|$)", line)] == []
+        return out
+
+    return show
+
+
+def three_seeds(recipe: str, digest: str) -> list[Result]:
+    made = []
+    for seed in range(3):
+        scores = {name: {"spearman": 61.234 + seed + place} for place, name in enumerate(SHOWN)}
+        before = {name: {"spearman": 58.1} for name in SHOWN}
+        made.append(
+            result(recipe=recipe, recipe_hash=digest, seed=seed, scores=scores, untrained=before, seconds=12345.6)
+        )
+    return made
+
+
+def test_run_with_three_seeds_of_two_recipes(shown):
+    results = [*three_seeds("mini/simcse_en", "a" * 16), *three_seeds("mini/ifcl_en", "b" * 16)]
+    out = shown(lambda: print_results(results, {"a" * 16: SHOWN, "b" * 16: SHOWN}))
+    heading = next(line for line in out.split("\n") if "stsb_dev" in line)
+    assert heading.split() == ["Avg", "stsb_dev", *STS_TASKS, "step", "time"]
+    assert out.count("\n  ± std") == 2 * 2  # of the mean and of the gain
+    mean = next(line for line in out.split("\n") if line.startswith("mean"))
+    assert mean.split()[1] == "66.23"
+
+
+def test_run_with_more_scores_than_a_line_holds(shown):
+    many = SHOWN | {f"transfer_{number}": "spearman" for number in range(9)}
+    one = result(scores={name: {"spearman": 50.0 + place} for place, name in enumerate(many)})
+    out = shown(lambda: print_results([one], {one.recipe_hash: many}))
+    for place in range(len(many)):
+        assert f"{50 + place:.2f}" in out
+    assert out.count("\nseed 1") == 3
+
+
+def test_leaderboard(shown):
+    seeds = [made(seed, 70.0 + seed) for made in (ran, mini) for seed in range(3)]
+    out = shown(lambda: print_tables(tables(seeds)))
+    assert "bert-base (en)" in out
+    assert "mini_en (en)" in out
+
+
+def test_leaderboard_without_runs_and_with_the_field_s_list(shown):
+    out = shown(lambda: print_tables(printed_tables(LeaderboardQuery(field=True))))
+    assert out.startswith("bert-base (en)")
+    assert "cse run ifcl_en" in map(str.rstrip, out.split("\n"))
+    assert "PromptBERT" in out
+
+
+def test_every_printed_table(shown):
+    every = [paper_table(*address, [])[0] for address in find_tables(None, None)]
+    assert shown(lambda: print_tables(every)).count("Table") > 20
+
+
+def test_evaluate_beside_the_papers(shown):
+    asked = parse_tasks("sts,transfer,geometry")
+    papers = printed_tables(LeaderboardQuery(encoder="bert-base"))[:1]
+    out = shown(lambda: print_scores(scored(asked, "bert-base-uncased", "3f2a"), asked, papers))
+    assert "IFCL-BERT" in out
+
+
+def test_compare(shown, home):
+    fresh_store(home)
+    for seed in range(3):
+        record("mini/simcse_en", seed, noise=1.5)
+        record("mini/ifcl_en", seed, noise=1.0)
+    out = shown(lambda: exit_code_of("compare", "mini/simcse_en", "mini/ifcl_en", "--bootstrap", "100"))
+    assert out.startswith("avg, against mini/simcse_en: mini/ifcl_en is better by ")
+
+
+def test_runs(shown):
+    long = Summary(
+        run_id="3f2a81c0" * 4, recipe="mini/cross/simcse_en_with_a_long_name", seed="4294967295", status="FINISHED",
+        dev=70.123, test=61.2, started=datetime(2026, 11, 22, tzinfo=UTC), seconds=123456.7, note="",
+    )  # fmt: skip
+    assert "61.20" in shown(lambda: print_runs([long]))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("list",), ("list", "recipes"), ("list", "studies"), ("show", "info_nce"), ("show", "sts"), ("data", "list")],
+    ids=" ".join,
+)
+def test_listings(shown, command):
+    assert len(shown(lambda: exit_code_of(*command)).split("\n")) > 5
+
+
+def test_tune(shown):
+    found = search(confirmation=confirmation((10.0, 11.0, 12.0), (11.0, 12.2, 12.9)))
+    assert "trial" in shown(lambda: print_search(found))
+    assert "gain" in shown(lambda: print_searches([found]))
+    assert found.confirmation is not None
+    assert "95 %" in shown(lambda: print_confirmation(found, found.confirmation))
