@@ -75,7 +75,7 @@ def _score(row: ScoreRow, column: str) -> str:
     score = row.scores.get(column)
     if score is None:
         return ""
-    spread = f" ± {score.std:.{score.digits}f}" if score.std is not None else ""
+    spread = f"\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{score.std:.{score.digits}f}" if score.std is not None else ""
     return f"{score.mean:.{score.digits}f}{spread}{'?' if 'doubtful' in score.marks else ''}"
 
 
@@ -113,7 +113,7 @@ def _others(row: list[str], average: int) -> list[str]:
 
 def _with_spread(row: list[str], average: int, spreads: dict[str, list[str]]) -> str:
     spread = spreads.get(row[0])
-    return f"{row[average]} ± {spread[average]}" if spread else row[average]
+    return f"{row[average]}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{spread[average]}" if spread else row[average]
 
 
 def _rows(page: str) -> Iterator[list[str]]:
