@@ -101,8 +101,7 @@ def _measured() -> tuple[str, str]:
     ]
     return _part(
         "mini_en (en), measured here",
-        "The small encoder that comes with the package, five seeds each; "
-        "[how, and what may be said of it](mini.md).",
+        "The small encoder that comes with the package, five seeds each; [how, and what may be said of it](mini.md).",
         table(["recipe", AVERAGE, *_others(header, average)], shown),
     )
 
