@@ -14,6 +14,8 @@ from cse_cli.analysis.papers import ScoreRow, ScoreTable
 MEASURED = Path(__file__).parent / "results" / "mini.md"
 """The page whose first table is that of our own runs."""
 AVERAGE = "Avg"
+USUAL = "STS12"
+"""A table with this column is of the seven English STS sets, and is named after its encoder alone."""
 WORDS = {"reproduction": "run again by others", "field": "the field's list"}
 
 
@@ -54,13 +56,14 @@ def _part(name: str, *paragraphs: str) -> tuple[str, str]:
 def _section(printed: ScoreTable) -> tuple[str, str]:
     """Return an encoder's name and its table."""
     columns = sorted(printed.columns, key=lambda name: name != AVERAGE)
+    scored = [name for name in columns if name != AVERAGE]
     rows = [row for row in printed.rows if row.source != "ours"]
     notes = list(dict.fromkeys(note for row in rows for note in row.notes))
     shown = [[_name(row, notes), *(_score(row, name) for name in columns), _source(row), _recipe(row)] for row in rows]
     header = ["method", *columns, "printed in", "recipe"]
     folded = [f"    {number}. {note}" for number, note in enumerate(notes, 1)]
     return _part(
-        f"{printed.encoder} ({printed.language})" + ("" if AVERAGE in columns else f", {', '.join(columns)}"),
+        f"{printed.encoder} ({printed.language})" + ("" if USUAL in columns else f": {', '.join(scored)}"),
         table(header, shown),
         "\n".join(['??? note "Notes"', "", *folded]) if notes else "",
     )

@@ -13,6 +13,7 @@ import sys
 import textwrap
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import typer
@@ -99,6 +100,31 @@ def test_relative_links_lead_somewhere(page):
         if path and "://" not in target and not (page.parent / path).exists():
             broken.append(target)
     assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_links_to_elsewhere_are_well_formed(page):
+    written = CODE.sub("", text(page))
+    targets = [target for target in LINK.findall(written) if "://" in target]
+    for target in targets + re.findall(r"<(https?://[^>]*)>", written):
+        parts = urlsplit(target)
+        assert parts.scheme in ("http", "https")
+        assert re.fullmatch(r"[\w.-]+\.[a-z]{2,}", parts.hostname or ""), target
+        assert not re.search(r"\s", target)
+
+
+def test_a_terminal_is_drawn_without_a_font_from_elsewhere():
+    spec = importlib.util.spec_from_file_location("terminal", ROOT / "docs" / "terminal.py")
+    assert spec is not None
+    assert spec.loader is not None
+    terminal = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(terminal)
+    drawn = terminal.picture("$ cse run quickstart\n\x1b[32mbest\x1b[0m\n", "cse")
+    assert "quickstart" in drawn
+    assert "best" in drawn
+    for picture in (drawn, text(ROOT / "docs" / "assets" / "quickstart.svg")):
+        assert "font-face" not in picture
+        assert re.findall(r'(?:href|src)="http|url\(["\']?http', picture) == []
 
 
 def test_every_page_is_in_the_navigation():

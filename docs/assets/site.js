@@ -34,14 +34,17 @@ function makeSortable(table, heading, column) {
     [...table.rows[0].cells].forEach((other) => other.setAttribute("aria-sort", "none"));
     heading.setAttribute("aria-sort", order);
     const sign = order === "descending" ? -1 : 1;
-    const rows = [...table.tBodies[0].rows].sort((a, b) => sign * compare(a.cells[column], b.cells[column]));
+    const rows = [...table.tBodies[0].rows].sort((a, b) => compare(a.cells[column], b.cells[column], sign));
     table.tBodies[0].append(...rows);
   };
   heading.addEventListener("click", sort);
   heading.addEventListener("keydown", (event) => event.key === "Enter" && sort());
 }
 
-function compare(a, b) {
-  const [x, y] = [a, b].map((cell) => Number.parseFloat(cell.textContent));
-  return Number.isNaN(x) || Number.isNaN(y) ? a.textContent.localeCompare(b.textContent) : x - y;
+// Numbers before text; what is empty comes last in either order.
+function compare(a, b, sign) {
+  const [left, right] = [a.textContent.trim(), b.textContent.trim()];
+  if (left === "" || right === "") return Number(left === "") - Number(right === "");
+  const difference = Number.parseFloat(left) - Number.parseFloat(right);
+  return sign * (Number.isNaN(difference) ? left.localeCompare(right) : difference);
 }
