@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.filesize import decimal
+from rich.text import Text
 
 from cse_cli.core.console import stdout_console
 from cse_cli.core.tables import as_rich, as_tsv, plain_table
@@ -43,7 +45,13 @@ def print_checked(checked: Sequence[Checked]) -> None:
 
 
 def print_availability(found: Sequence[Availability]) -> None:
-    """Print a row a requirement: what it is, whether it is here, its size, where from, its licence, what needs it."""
+    """Print a row a requirement: what it is, whether it is here, its size, where from, its licence, what needs it.
+
+    In a terminal licences stand below the table, each once.
+    """
+    if sys.stdout.isatty():
+        _print_short(found)
+        return
     rows = [
         (
             one.requirement.title, one.state, decimal(one.bytes) if one.bytes else "-", one.origin or "-",
@@ -54,6 +62,20 @@ def print_availability(found: Sequence[Availability]) -> None:
     _print(("what", "state", "to fetch", "where", "licence", "wanted by"), rows)
 
 
+def _print_short(found: Sequence[Availability]) -> None:
+    rows: list[tuple[str, ...]] = []
+    licences: dict[str, list[str]] = {}
+    for one in found:
+        size = decimal(one.bytes) if one.bytes else "-"
+        rows.append((one.requirement.title, one.state, size, one.origin or "-"))
+        licences.setdefault(one.licence or "no licence is known", []).append(one.requirement.name)
+    with stdout_console() as console:
+        console.print(as_rich(plain_table(("what", "state", "to fetch", "where"), rows, align="llrp")))
+        console.print(Text("\nlicences", "bold"))
+        for licence, names in licences.items():
+            console.print(Text(f"{', '.join(dict.fromkeys(names))}: {licence}"))
+
+
 def print_plan(found: Sequence[Availability]) -> None:
     """Say on stderr what is about to be downloaded: sizes, licences, and how much it is."""
     from cse_cli.data.requirements import download_size
@@ -61,10 +83,12 @@ def print_plan(found: Sequence[Availability]) -> None:
     wanted = [one for one in found if one.state == "fetchable"]
     if not wanted or any(one.state == "missing" for one in found):
         return  # nothing to fetch, or an error follows that says what cannot be had
-    sys.stderr.write(f"to download: {download_size(wanted)}\n")
+    console = Console(stderr=True, highlight=False)
+    console.print(Text(f"to download: {download_size(wanted)}"), soft_wrap=not console.is_terminal)
     for one in wanted:
         terms = ", ".join(filter(None, (decimal(one.bytes) if one.bytes else "", one.licence)))
-        sys.stderr.write(f"  {one.requirement.title}{f': {terms}' if terms else ''}\n")
+        line = f"  {one.requirement.title}{f': {terms}' if terms else ''}"
+        console.print(Text(line), soft_wrap=not console.is_terminal)
 
 
 def print_requirements(found: Sequence[Availability]) -> None:

@@ -17,14 +17,14 @@ from cse_cli.listing.inventory import Listing, RecipeLine
 
 GROUPS = {
     "here": ("recipes that run here now", "cse run NAME", "title"),
-    "fetchable": ("after a download", "cse run NAME makes it; beforehand: cse data download --for NAME", "needs"),
+    "fetchable": ("after a download", "cse run NAME, or first cse data download --for NAME", "needs"),
     "missing": ("with data of your own", "cse check --data NAME says what to do", "needs"),
     "invalid": ("not valid", "cse check NAME", "title"),
 }
 """State of a recipe → heading of its group, command, and what is said of each recipe."""
 
 SMALL = 10_000_000
-"""Bytes; data sets below this are not named but counted."""
+"""Bytes; data sets below this are counted where nothing else is needed, and not told where something is."""
 
 
 def print_overview(found: Listing) -> None:
@@ -90,7 +90,7 @@ def _print_studies(console: Console, studies: Sequence[Mapping[str, Any]], in_fu
 
 
 def needs(lacks: Sequence[Availability]) -> str:
-    """Return in a few words what is to be made, put into place or downloaded; small data sets are counted."""
+    """Return in a few words what is to be made, put into place or downloaded: what is large, else how much it is."""
     texts: list[str] = []
     sizes: dict[tuple[str, str], int] = {}
     for one in lacks:
@@ -102,7 +102,7 @@ def needs(lacks: Sequence[Availability]) -> str:
     named = {key: size for key, size in sizes.items() if key[0] == "model" or size >= SMALL}
     texts += [f"{name} ({_size(size)})" if size else name for (_, name), size in named.items()]
     small = {name: size for (kind, name), size in sizes.items() if (kind, name) not in named}
-    if small:
+    if small and not texts:
         what = next(iter(small)) if len(small) == 1 else f"{len(small)} small data sets"
         texts.append(f"{what} ({_size(sum(small.values()))})")
     return ", ".join(dict.fromkeys(texts))

@@ -52,7 +52,8 @@ def test_recipes_say_whether_they_run_here_and_what_they_need_otherwise(capsys):
     assert code == 0
     rows = dict(re.findall(r"^(\S+) {2,}(.*)$", out, re.MULTILINE))
     assert rows["quickstart"] == "Quickstart: IFCL, English, mini_en"
-    assert rows["simcse_en"] == "wiki1m (120 MB), bert-base-uncased (441 MB), 7 small data sets (788 kB)"
+    assert rows["simcse_en"] == "wiki1m (120 MB), bert-base-uncased (441 MB)"
+    assert rows["mini/bert_avg_en"] == "7 small data sets (788 kB)"
     assert rows["ifcl_en"].startswith("wiki1m_en_de.tsv (a file to make), bert-base-uncased (441 MB)")
     assert rows["mini/ifcl_en"].startswith("tatoeba_en_de (not published)")
     headings = re.findall(r"^([a-z ]+) \(\d+\): ", out, re.MULTILINE)
@@ -71,15 +72,15 @@ def test_nothing_is_cut_in_a_terminal(width, monkeypatch, capsys):
         assert "…" not in plain
 
 
-def test_small_data_sets_are_counted_and_large_ones_named():
+def test_small_data_sets_are_told_where_there_is_nothing_else():
     def one(kind, name, size, state="fetchable"):
         return Availability(Requirement(kind, name, "test"), state, bytes=size)
 
     lacks = [one("dataset", "small", 1000), one("dataset", "large", 20_000_000), one("model", "tiny", 1_500_000)]
-    assert needs(lacks) == "large (20 MB), tiny (1.5 MB), small (1.0 kB)"
-    assert needs([*lacks, one("dataset", "other", 20_000), one("model", "unknown", None)]) == (
-        "large (20 MB), tiny (1.5 MB), unknown, 2 small data sets (21 kB)"
-    )
+    assert needs(lacks) == "large (20 MB), tiny (1.5 MB)"
+    assert needs([one("model", "unknown", None), *lacks[:1]]) == "unknown"
+    assert needs(lacks[:1]) == "small (1.0 kB)"
+    assert needs([*lacks[:1], one("dataset", "other", 20_000)]) == "2 small data sets (21 kB)"
 
 
 def test_list_of_one_kind(capsys):
