@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import signal
 import sys
 from types import FrameType
@@ -13,6 +15,7 @@ def main() -> None:
     A run has handlers of its own while it is recorded (`tracking.signals`); these are for before and after, where the
     system's would end the process without closing anything. A signal that is ignored, as under nohup, stays ignored.
     """
+    atexit.register(gc.freeze)  # the end does not look through what the libraries made: 0.5 s instead of 3.2 s
     caught: list[int] = []
 
     def leave(number: int, _frame: FrameType | None) -> None:
@@ -26,10 +29,12 @@ def main() -> None:
         from cse_cli.app import run
 
         run()
-    except Exception:
+    except (Exception, KeyboardInterrupt):
         if not caught:
             raise
-        sys.exit(128 + caught[0])  # it broke into an import, which made another error of it: numpy's a RecursionError
+        sys.exit(
+            128 + caught[0]
+        )  # it broke into an import, which may make another error of it: numpy's a RecursionError
 
 
 if __name__ == "__main__":
