@@ -34,7 +34,7 @@ def main() -> None:
             raise
         sys.exit(
             128 + caught[0]
-        )  # it broke into an import, which may make another error of it: numpy's a RecursionError
+        )  # an import that it broke into may make another error of it: numpy RecursionError
 
 
 if __name__ == "__main__":
