@@ -32,9 +32,8 @@ def main() -> None:
     except (Exception, KeyboardInterrupt):
         if not caught:
             raise
-        sys.exit(
-            128 + caught[0]
-        )  # an import that it broke into may make another error of it: numpy RecursionError
+        # Where a signal breaks into an import, that may make another error of it: numpy a RecursionError.
+        sys.exit(128 + caught[0])
 
 
 if __name__ == "__main__":
