@@ -1,4 +1,4 @@
-"""Write `docs/reference/` from the registries, the recipe schema, the catalogue, the papers and the command line.
+"""Write `docs/reference/` and the leaderboard: from registries, recipe schema, catalogue, papers and command line.
 
 python docs/generate.py            write the pages that changed
 python docs/generate.py --check    exit 1 and name the pages that are not current
@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import typer
+from docstrings import link_points, paragraph
 from layers import layers_svg
+from leaderboard_page import leaderboard
 from markdown_table import cell, table
 from notebook import notebook
 from paper_pages import paper_tables
@@ -29,25 +31,33 @@ from registry import REGISTRIES, Entry, Registry, Tune, catalogue
 from registry.models import known_models
 from registry.signature import documented
 
-PAGES = Path(__file__).parent / "reference"
+PAGES = Path(__file__).parent
 _NOTE = "<!-- Written by docs/generate.py: change the source it names, then run `python docs/generate.py`. -->"
 _BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 
 
 def pages() -> dict[str, str]:
     """Return file name → Markdown of every generated page."""
-    made = {f"{registry.kind}.md": components(registry) for registry in REGISTRIES}
+    made = {f"reference/{registry.kind}.md": link_points(components(registry)) for registry in REGISTRIES}
     made |= {
-        "recipe.md": recipe_keys(),
-        "commands.md": commands(),
-        "datasets.md": datasets(),
-        "models.md": models(),
-        "papers.md": paper_tables(),
+        "reference/recipe.md": recipe_keys(),
+        "reference/commands.md": commands(),
+        "reference/datasets.md": datasets(),
+        "reference/models.md": models(),
+        "reference/papers.md": link_points(paper_tables()),
+        "results/leaderboard.md": leaderboard(),
     }
-    return {name: f"{_NOTE}\n\n{text.strip()}\n" for name, text in made.items()} | {
-        "layers.svg": layers_svg(),
-        "python.ipynb": notebook(PAGES.parent / "python.md"),
+    noted = {name: _noted(text) for name, text in made.items()}
+    return noted | {
+        "reference/layers.svg": layers_svg(),
+        "reference/python.ipynb": notebook(PAGES / "python.md"),
     }
+
+
+def _noted(text: str) -> str:
+    """Return a page with the note below its settings for the site, where it has any."""
+    settings, end, rest = text.partition("\n---\n") if text.startswith("---\n") else ("", "", text)
+    return f"{settings}{end}{_NOTE}\n\n{rest.strip()}\n"
 
 
 def components(registry: Registry[Any]) -> str:
@@ -68,8 +78,8 @@ def _prose(cls: type) -> Iterator[str]:
     """Yield the paragraphs of a docstring without its `Args:` block."""
     text = inspect.getdoc(cls) or ""
     text = re.sub(r"(?m)^Args:\n(?:(?: +.*)?\n)*", "", text + "\n")
-    for paragraph in re.split(r"\n{2,}", text.strip()):
-        yield re.sub(r"(?m)^(Source|Shapes|Doubtful):", r"\n**\1.**", paragraph).strip()
+    for part in re.split(r"\n{2,}", text.strip()):
+        yield re.sub(r"(?m)^(Source|Shapes|Doubtful):", r"\n**\1.**", paragraph(part)).strip()
 
 
 def _parameters(entry: Entry[Any]) -> str:
@@ -286,12 +296,11 @@ def main() -> int:
         n for n, text in made.items() if not (PAGES / n).is_file() or (PAGES / n).read_text(encoding="utf-8") != text
     ]
     if "--check" in sys.argv[1:]:
-        sys.stdout.write("".join(f"not current: docs/reference/{name}\n" for name in stale))
+        sys.stdout.write("".join(f"not current: docs/{name}\n" for name in stale))
         return 1 if stale else 0
-    PAGES.mkdir(exist_ok=True)
     for name in stale:
         (PAGES / name).write_text(made[name], encoding="utf-8")
-        sys.stdout.write(f"wrote docs/reference/{name}\n")
+        sys.stdout.write(f"wrote docs/{name}\n")
     return 0
 
 

@@ -1,0 +1,130 @@
+"""The leaderboard of the site: what papers print of each encoder, the field's list, and what was measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+from markdown_table import cell, table
+
+from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
+from cse_cli.analysis.papers import ScoreRow, ScoreTable
+
+MEASURED = Path(__file__).parent / "results" / "mini.md"
+"""The page whose first table is that of our own runs."""
+AVERAGE = "Avg"
+USUAL = "STS12"
+"""A table with this column is of the seven English STS sets, and is named after its encoder alone."""
+WORDS = {"reproduction": "run again by others", "field": "the field's list"}
+
+
+def leaderboard() -> str:
+    """Return the page."""
+    printed = score_tables(FinishedRuns([]), LeaderboardQuery(field=True))
+    sections = [_measured(), *(_section(one) for one in printed)]
+    names = [name for name, _ in sections]
+    return "\n\n".join(
+        [
+            "---\nhide: [toc]\n---\n\n# Leaderboard",
+            "What the papers of this project and the field's public list print of each encoder, and what was measured "
+            "here, as stored in `registry/papers/` and on the pages of results. A number with **?** is doubtful as "
+            "printed; the notes below its table say why. Click a heading to sort. `cse leaderboard` puts your own runs "
+            "among these rows and tells whether the seeds explain a difference: "
+            "[how to read it](../leaderboard.md).",
+            '<section class="leaderboard" markdown>',
+            _form(names),
+            *(text for _, text in sections),
+            "</section>",
+        ]
+    )
+
+
+def _form(names: list[str]) -> str:
+    options = "".join(f"<option>{escape(name)}</option>" for name in names)
+    return (
+        f'<form class="filter"><label>Encoder <select><option value="">all</option>{options}</select></label> '
+        '<label>Find <input type="search" placeholder="method, paper or recipe"></label></form>'
+    )
+
+
+def _part(name: str, *paragraphs: str) -> tuple[str, str]:
+    text = "\n\n".join(filter(None, paragraphs))
+    return name, f'<div data-encoder="{escape(name)}" markdown>\n\n## {name}\n\n{text}\n\n</div>'
+
+
+def _section(printed: ScoreTable) -> tuple[str, str]:
+    """Return an encoder's name and its table."""
+    columns = sorted(printed.columns, key=lambda name: name != AVERAGE)
+    scored = [name for name in columns if name != AVERAGE]
+    rows = [row for row in printed.rows if row.source != "ours"]
+    notes = list(dict.fromkeys(note for row in rows for note in row.notes))
+    shown = [[_name(row, notes), *(_score(row, name) for name in columns), _source(row), _recipe(row)] for row in rows]
+    header = ["method", *columns, "printed in", "recipe"]
+    folded = [f"    {number}. {note}" for number, note in enumerate(notes, 1)]
+    return _part(
+        f"{printed.encoder} ({printed.language})" + ("" if USUAL in columns else f": {', '.join(scored)}"),
+        table(header, shown),
+        "\n".join(['??? note "Notes"', "", *folded]) if notes else "",
+    )
+
+
+def _name(row: ScoreRow, notes: list[str]) -> str:
+    numbers = ", ".join(str(notes.index(note) + 1) for note in row.notes)
+    return cell(row.name) + (f" <sup>{numbers}</sup>" if numbers else "")
+
+
+def _score(row: ScoreRow, column: str) -> str:
+    score = row.scores.get(column)
+    if score is None:
+        return ""
+    spread = f"\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{score.std:.{score.digits}f}" if score.std is not None else ""
+    return f"{score.mean:.{score.digits}f}{spread}{'?' if 'doubtful' in score.marks else ''}"
+
+
+def _source(row: ScoreRow) -> str:
+    if row.source == "paper":
+        return cell(", ".join(row.printed))
+    return WORDS[row.source] if row.source == "field" else f"{WORDS[row.source]}: <{row.printed[0]}>"
+
+
+def _recipe(row: ScoreRow) -> str:
+    return f"`{row.recipe}`" if row.recipe else ""
+
+
+def _measured() -> tuple[str, str]:
+    """Return our own runs, from the page that tells how they were made."""
+    header, *rows = _rows(MEASURED.read_text(encoding="utf-8"))
+    average = header.index(AVERAGE)
+    spreads = {rows[place - 1][0]: row for place, row in enumerate(rows) if row[0] == "±"}
+    shown = [
+        [f"`{row[0]}`" if "/" in row[0] else row[0], _with_spread(row, average, spreads), *_others(row, average)]
+        for row in rows
+        if row[0] != "±" and not row[0].startswith("to ")
+    ]
+    return _part(
+        "mini_en (en), measured here",
+        "The small encoder that comes with the package, five seeds each; [how, and what may be said of it](mini.md).",
+        table(["recipe", AVERAGE, *_others(header, average)], shown),
+    )
+
+
+def _others(row: list[str], average: int) -> list[str]:
+    return [text for place, text in enumerate(row) if place not in (0, average)]
+
+
+def _with_spread(row: list[str], average: int, spreads: dict[str, list[str]]) -> str:
+    spread = spreads.get(row[0])
+    return f"{row[average]}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{spread[average]}" if spread else row[average]
+
+
+def _rows(page: str) -> Iterator[list[str]]:
+    """Yield the rows of a page's first table, without the line of dashes."""
+    lines = page.split("\n")
+    first = next(place for place, line in enumerate(lines) if line.startswith("|"))
+    for line in lines[first:]:
+        if not line.startswith("|"):
+            return
+        cells = [text.strip() for text in line.strip("|").split("|")]
+        if not set(line) <= set("|-: "):
+            yield cells
