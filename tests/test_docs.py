@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import typer
@@ -22,6 +26,7 @@ from tests.conftest import ROOT
 PAGES = sorted(
     [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
 )
+SITE = [page for page in PAGES if page.is_relative_to(ROOT / "docs")]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 CODE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -41,6 +46,34 @@ def test_the_site_builds_strictly(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "site" / "reference" / "losses" / "index.html").is_file()
+    for page in (tmp_path / "site").rglob("*.html"):
+        loaded = re.findall(r'<(?:script|link|img|iframe)\b[^>]*?(?:src|href)="(?:https?:)?//([^"/]+)', text(page))
+        assert loaded == [], f"{page}: the site loads nothing from elsewhere"
+
+
+SETS_EQUATIONS = """
+const katex = require(process.argv[1]);
+const pages = JSON.parse(require("fs").readFileSync(0));
+for (const [page, equations] of Object.entries(pages))
+  for (const tex of equations)
+    try { katex.renderToString(tex, { throwOnError: true, strict: "error" }); }
+    catch (error) { console.log(`${page}: ${error.message}`); }
+"""
+
+
+@pytest.mark.docs
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_every_equation_can_be_set():
+    equations = {}
+    for page in (ROOT / "docs").rglob("*.md"):
+        written = re.sub(r"```.*?```|`[^`\n]*`", "", text(page), flags=re.DOTALL)
+        found = re.findall(r"\$\$\n(.*?)\$\$", written, re.DOTALL)
+        found += re.findall(r"(?<!\$)\$(?! )([^$\n]+)(?<! )\$", re.sub(r"\$\$.*?\$\$", "", written, flags=re.DOTALL))
+        equations[page.name] = found
+    assert sum(map(len, equations.values())) > 150
+    command = ["node", "-e", SETS_EQUATIONS, str(ROOT / "docs" / "assets" / "katex" / "katex.min.js")]
+    done = subprocess.run(command, input=json.dumps(equations), capture_output=True, text=True, check=True)
+    assert done.stdout == ""
 
 
 @pytest.mark.docs
@@ -70,9 +103,47 @@ def test_relative_links_lead_somewhere(page):
     assert broken == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_links_to_elsewhere_are_well_formed(page):
+    written = CODE.sub("", text(page))
+    targets = [target for target in LINK.findall(written) if "://" in target]
+    for target in targets + re.findall(r"<(https?://[^>]*)>", written):
+        parts = urlsplit(target)
+        assert parts.scheme in ("http", "https")
+        assert re.fullmatch(r"[\w.-]+\.[a-z]{2,}", parts.hostname or ""), target
+        assert not re.search(r"\s", target)
+
+
+def test_a_terminal_is_drawn_without_a_font_from_elsewhere():
+    spec = importlib.util.spec_from_file_location("terminal", ROOT / "docs" / "terminal.py")
+    assert spec is not None
+    assert spec.loader is not None
+    terminal = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(terminal)
+    drawn = terminal.picture("$ cse run quickstart\n\x1b[32mbest\x1b[0m\n", "cse")
+    assert "quickstart" in drawn
+    assert "best" in drawn
+    for picture in (drawn, text(ROOT / "docs" / "assets" / "quickstart.svg")):
+        assert "font-face" not in picture
+        assert re.findall(r'(?:href|src)="http|url\(["\']?http', picture) == []
+
+
 def test_every_page_is_in_the_navigation():
     listed = set(re.findall(r"[\w/]+\.md", text(ROOT / "mkdocs.yml")))
     assert listed == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+
+
+def test_the_navigation_has_at_most_seven_sections():
+    nav = text(ROOT / "mkdocs.yml").partition("\nnav:\n")[2]
+    assert len(re.findall(r"(?m)^  - ", nav)) <= 7
+
+
+def test_the_leaderboard_page_has_the_papers_rows_and_ours():
+    page = text(ROOT / "docs" / "results" / "leaderboard.md")
+    assert "| SimCSE-BERT-base | 76.25 | 68.40 |" in page
+    ours = re.search(r"\| mini/simcse_en \| 5 \| ([\d.]+) \|", text(ROOT / "docs" / "results" / "mini.md"))
+    assert ours is not None
+    assert f"| `mini/simcse_en` | {ours[1]}" in page
 
 
 @cache
@@ -122,13 +193,18 @@ def test_every_recipe_and_file_mentioned_exists(page):
     written = text(page)
     named = set(re.findall(r"`((?:mini/)?(?:simcse|ifcl)_\w+)`", written))
     named |= set(re.findall(r"recipes/([\w/]+)\.toml", written))
-    assert named <= set(all_recipes())
+    assert named - PROPOSED_RECIPES <= set(all_recipes())
     files = re.findall(r"`((?:cse_cli|registry|tests|docs|recipes)/[\w/.]+\.(?:py|toml|md))`", written)
     assert [file for file in files if not (ROOT / file).exists() and file not in PROPOSED] == []
 
 
-PROPOSED = {"registry/losses/uniformity.py", "tests/registry/losses/test_uniformity.py"}
-"""Files that an example tells the reader to write."""
+PROPOSED_RECIPES = {"ifcl_open", "studies/queue_open"}
+PROPOSED = {
+    "registry/losses/uniformity.py",
+    "tests/registry/losses/test_uniformity.py",
+    *(f"recipes/{name}.toml" for name in PROPOSED_RECIPES),
+}
+"""What an example tells the reader to write."""
 
 
 def test_the_tours_functions_are_where_it_says():
@@ -151,18 +227,43 @@ def test_cited_method_sheets_exist():
     assert cited <= {path.name for path in (ROOT / "docs" / "methods").glob("*.md")}
 
 
-def test_doubtful_points_cited_by_recipes_are_on_the_methods_page():
-    for letter, page in (("A", "ifcl.md"), ("S", "simcse.md")):
-        listed = set(re.findall(rf"^\| ({letter}\d+) \|", text(ROOT / "docs" / "methods" / page), re.MULTILINE))
-        cited = {
-            point
-            for recipe in (ROOT / "recipes").rglob("*.toml")
-            for line in text(recipe).split("\n")
-            if "#" in line
-            for point in re.findall(rf"\b{letter}\d+\b", line.partition("#")[2])
-        }
-        assert cited
-        assert cited <= listed
+@cache
+def doubtful_points() -> dict[str, str]:
+    """Return a point such as "A13" → the method page that has it, by its anchor in the list of that page."""
+    row = re.compile(r'^\| <a id="([a-z]+\d+)"></a>([A-Z]+\d+) \|', re.MULTILINE)
+    found = {}
+    for page in (ROOT / "docs" / "methods").glob("*.md"):
+        for anchor, point in row.findall(text(page)):
+            assert anchor == point.lower()
+            assert point not in found, f"{point} is on {found[point]} and {page.name}"
+            found[point] = page.name
+    return found
+
+
+def points_in(written: str) -> set[str]:
+    """Return what looks like a doubtful point: a letter of a method page and a number."""
+    letters = {point.rstrip("0123456789") for point in doubtful_points()}
+    return set(re.findall(rf"\b(?:{'|'.join(sorted(letters))})\d+\b(?! weight| norm)", written))
+
+
+def test_doubtful_points_cited_by_recipes_and_components_are_on_a_methods_page():
+    comments = " ".join(
+        line.partition("#")[2] for recipe in (ROOT / "recipes").rglob("*.toml") for line in text(recipe).split("\n")
+    )
+    docstrings = " ".join(inspect.getdoc(entry.cls) or "" for registry in REGISTRIES for entry in registry)
+    cited = points_in(comments) | points_in(docstrings)
+    assert len(cited) > 50
+    assert cited <= doubtful_points().keys()
+
+
+@pytest.mark.parametrize("page", SITE, ids=[str(page.relative_to(ROOT)) for page in SITE])
+def test_doubtful_points_are_linked_to_what_they_say(page):
+    linked = re.findall(r"\[([A-Z]+\d+)\]\(([^)]*)\)", text(page))
+    for point, target in linked:
+        path, _, anchor = target.partition("#")
+        assert (Path(path).name or page.name, anchor) == (doubtful_points().get(point), point.lower())
+    bare = re.sub(r"```.*?```|`[^`\n]*`|\[[^\]]*\]\([^)]*\)|<a id[^>]*></a>\w+", "", text(page), flags=re.DOTALL)
+    assert points_in(bare) & doubtful_points().keys() == set()
 
 
 def test_the_readme_has_exactly_two_set_up_commands():
@@ -182,6 +283,13 @@ def example(language: str) -> str:
     section = text(ROOT / "CONTRIBUTING.md").partition("## Add a loss in one file")[2].partition("\n## ")[0]
     (block,) = [code for name, code in CODE.findall(section) if name == language]
     return block
+
+
+def test_the_tutorials_loss_is_the_one_that_is_tested():
+    page = text(ROOT / "docs" / "tutorials" / "own_loss.md")
+    assert example("python").rstrip() in page
+    assert "[losses.uniformity]\nweight = 0.1\n" in example("toml")
+    assert "[losses.uniformity]\nweight = 0.1\n" in page
 
 
 @pytest.mark.process
@@ -226,6 +334,7 @@ def test_toml_examples_of_whole_recipes_are_valid(tmp_path):
             if (
                 language == "toml"
                 and re.search(r"^(schema|extends) = ", block, re.MULTILINE)
+                and "[study]" not in block
                 and "uniformity" not in block
             ):
                 path = tmp_path / f"example{checked}.toml"
