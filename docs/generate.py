@@ -48,7 +48,10 @@ def pages() -> dict[str, str]:
         "results/leaderboard.md": leaderboard(),
     }
     noted = {name: _noted(text) for name, text in made.items()}
-    return noted | {"reference/layers.svg": layers_svg(), "reference/python.ipynb": notebook(PAGES / "python.md")}
+    return noted | {
+        "reference/layers.svg": layers_svg(),
+        "reference/python.ipynb": notebook(PAGES / "python.md"),
+    }
 
 
 def _noted(text: str) -> str:
