@@ -217,7 +217,10 @@ def headlines(result: Result) -> Iterator[Headline]:
     for metric in dict.fromkeys((main, result.select)):
         score = None if metric is None else metric_value(result.scores, metric)
         if metric is not None and score is not None:
-            yield (found := Headline(metric, score, metric_value(result.untrained, metric)))
+            before = metric_value(result.untrained, metric)
+            if before is None and metric == result.select:
+                before = result.curve.get(0)
+            yield (found := Headline(metric, score, before))
             if found.untrained is not None:
                 return
 

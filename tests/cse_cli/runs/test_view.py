@@ -112,6 +112,11 @@ def test_a_run_below_its_untrained_encoder_says_so(capsys):
     assert told in capsys.readouterr().out
 
 
+def test_so_does_one_whose_encoder_was_scored_on_dev_alone(capsys):
+    print_results([scored(1, 58.0, select="dev.spearman", curve={0: 60.0, 250: 58.0})], SHOWN)
+    assert "seed 1 ends below its untrained encoder: dev 58.00, before training 60.00\n" in capsys.readouterr().out
+
+
 def test_what_to_do_next(home):
     bad, good = scored(1, 60.0, run_id="a" * 32, curve={250: 60.0}), scored(2, 70.0, run_id="b" * 32, curve={250: 70.0})
     folder = runs() / ("b" * 32) / "model"
