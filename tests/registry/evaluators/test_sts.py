@@ -246,7 +246,7 @@ def test_own_pairs_are_traceable_and_have_texts(own):
         ({}, "sts: neither `dataset` nor `file`"),
         ({"dataset": "stsb", "file": "own.csv"}, "sts: both dataset 'stsb' and file 'own.csv'"),
         ({"file": "nowhere.csv"}, r"no pair file at nowhere\.csv"),
-        ({"dataset": "stsb", "bootstrap": -1}, "greater than or equal to 0"),
+        ({"dataset": "stsb", "bootstrap": -1}, "should be at least 0, not -1"),
         ({"dataset": "stsb", "level": 1.0}, "less than 1"),
     ],
 )
