@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import signal
 import sys
@@ -15,16 +14,19 @@ def main() -> None:
     A run has handlers of its own while it is recorded (`tracking.signals`); these are for before and after, where the
     system's would end the process without closing anything. A signal that is ignored, as under nohup, stays ignored.
     """
-    atexit.register(gc.freeze)  # the end does not look through what the libraries made: 0.5 s instead of 3.2 s
     caught: list[int] = []
 
     def leave(number: int, _frame: FrameType | None) -> None:
         caught.append(number)
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, leave)
+    numbers = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    for number in numbers:
+        signal.signal(number, leave)
     try:
         from cse_cli.app import run
 
@@ -34,6 +36,10 @@ def main() -> None:
             raise
         # Where a signal breaks into an import, that may make another error of it: numpy a RecursionError.
         sys.exit(128 + caught[0])
+    finally:
+        for number in numbers:  # Python takes its modules down, where an exception would only be printed
+            signal.signal(number, signal.SIG_DFL)
+        gc.freeze()  # and does not look through what the libraries made: 0.5 s instead of 3.2 s
 
 
 if __name__ == "__main__":
