@@ -217,6 +217,7 @@ def main() -> None:
     if asked.inner:
         print(json.dumps({"prepare": prepare, "stream": stream}[asked.inner](asked.path, asked.model)))
         return
+    Path(asked.folder).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="cse-bench-", dir=asked.folder))
     try:
         if asked.stream:
