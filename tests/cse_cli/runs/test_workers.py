@@ -53,7 +53,7 @@ def test_one_that_fails_does_not_stop_the_others(file, store):
         code, out, err = ended(process)
     assert code == 3, err
     assert [one.recipe for one in results(out)] == ["small"]
-    assert err.count("error: bad seed 3: ") == 1
+    assert err.count("of 2: bad seed 3: ") == 1
     assert "/no/such/model" in err
     assert statuses(store) == ["FINISHED"]
 
