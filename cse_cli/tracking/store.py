@@ -203,7 +203,8 @@ def _make(file: Path) -> None:
 def _migrate(new: Path) -> None:
     """Have MLflow make its tables, by some forty migrations.
 
-    SQLite does not wait for the disk meanwhile, since nobody needs half of them: on a busy machine 5 to 9 s, not 22 to 39.
+    SQLite does not wait for the disk meanwhile, since nobody needs half of them: on a busy machine that takes 5 to 9 s
+    instead of 22 to 39.
     """
     event.listen(Engine, "connect", _do_not_wait)
     try:
