@@ -7,7 +7,13 @@ from typing import Any
 
 from cse_cli.recipe.errors import Keys, Problems, dotted
 from cse_cli.recipe.schema import Part, Recipe
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry.core import Entry, Registry
 from registry.errors import suggestion
+
+_REGISTRIES: Mapping[str, Registry[Any]] = {
+    "encoders": ENCODERS, "losses": LOSSES, "evaluators": EVALUATORS, "views": AUGMENTERS, "queue": QUEUES,
+}  # fmt: skip
 
 
 def values(recipe: Recipe) -> dict[str, Any]:
@@ -42,6 +48,12 @@ def parts(recipe: Recipe) -> Iterator[tuple[Keys, Part]]:
             yield ("views", name, "augment", number), augmenter
     if recipe.queue is not None:
         yield ("queue",), recipe.queue
+
+
+def entry(keys: Keys, part: Part) -> Entry[Any]:
+    """Return what is registered of a component, by its path in a recipe."""
+    registry = HEADS if "heads" in keys else _REGISTRIES[str(keys[0])]
+    return registry[part.name]
 
 
 def setting(recipe: Recipe, path: str) -> Any:

@@ -14,10 +14,8 @@ from pydantic.fields import FieldInfo
 
 from cse_cli.recipe.describe import tune_of
 from cse_cli.recipe.errors import Keys, dotted
-from cse_cli.recipe.paths import parts, values
+from cse_cli.recipe.paths import entry, parts, values
 from cse_cli.recipe.schema import Recipe
-from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
-from registry.core import Registry
 from registry.errors import CseError
 
 Value = str | int | float | bool
@@ -26,9 +24,6 @@ Number = int | float
 FORM = "a..b, a..b:log or a..b:step, such as 64..1024:32"
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::(log|{_NUMBER}))?")
-_SECTIONS: Mapping[str, Registry[Any]] = {
-    "encoders": ENCODERS, "losses": LOSSES, "evaluators": EVALUATORS, "views": AUGMENTERS, "queue": QUEUES,
-}  # fmt: skip
 _AROUND = {"train.learning_rate": 10, "train.batch_size": 4}
 """Path → factor below and above the recipe's own value: no fixed range suits every encoder."""
 
@@ -87,8 +82,7 @@ def declarations(recipe: Recipe) -> dict[str, Declaration]:
         for path, one in _declared(keys, type(part), "the recipe"):
             if path.rpartition(".")[2] in own:
                 found[path] = replace(one, range=None)
-        registry = HEADS if "heads" in keys else _SECTIONS[str(keys[0])]
-        found |= _declared(keys, registry[part.name].parameters, part.name)
+        found |= _declared(keys, entry(keys, part).parameters, part.name)
     for path, value in values(recipe).items():  # tables without a declaration of their own: views
         found.setdefault(
             path, Declaration("the recipe", frozenset({"string" if isinstance(value, str) else "any"}), None)
