@@ -88,6 +88,12 @@ def read_status(run_id: str) -> RunStatus | None:
     return _read(_file(run_id))
 
 
+def is_at_work(run_id: str) -> bool:
+    """Tell whether the process of a run of this state directory is at it."""
+    status = read_status(run_id)
+    return status is not None and not status.is_gone
+
+
 def all_statuses() -> list[RunStatus]:
     """Return how far the runs of this state directory are that are at work or gone, the newest first."""
     found = [status for file in runs().glob(f"*/{STATUS}") if (status := _read(file)) is not None]

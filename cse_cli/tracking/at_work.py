@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from cse_cli.core import run_folder
 from cse_cli.core.paths import runs
 from cse_cli.core.run_folder import LOG, STOP, is_finished
-from cse_cli.core.run_status import RunStatus, read_status
+from cse_cli.core.run_status import RunStatus, is_at_work, read_status
 from registry.errors import CseError, MissingError, RunFailedError
 
 STOP_SECONDS = 30.0
@@ -38,7 +38,7 @@ def wait_until_stopped(asked: Sequence[RunStatus], seconds: float = STOP_SECONDS
     open_, last = list(asked), time.monotonic() + seconds
     sys.stderr.write(f"asked; waiting {seconds:.0f} s at most\n")
     while open_:
-        for status in [one for one in open_ if _has_ended(one.run_id)]:
+        for status in [one for one in open_ if not is_at_work(one.run_id)]:
             open_.remove(status)
             how = "had come to its end" if is_finished(status.run_id) else "stopped"
             sys.stdout.write(f"{_named(status)}: {how}\n")
@@ -73,7 +73,7 @@ def print_log(prefix: str, *, follow: bool = False) -> None:
         )
     with file.open(encoding="utf-8", errors="replace") as lines:
         while True:
-            ended = not follow or _has_ended(run_id)  # asked before reading: what it told last is printed too
+            ended = not follow or not is_at_work(run_id)  # asked before reading: what it told last is printed too
             sys.stdout.write(lines.read())
             sys.stdout.flush()
             if ended:
@@ -95,11 +95,6 @@ def _at_work(prefix: str) -> RunStatus:
             f"`cse run --resume {run}` goes on with it, `cse runs close {run}` closes its record",
         )
     return status
-
-
-def _has_ended(run_id: str) -> bool:
-    status = read_status(run_id)
-    return status is None or status.is_gone
 
 
 def _named(status: RunStatus) -> str:

@@ -19,7 +19,7 @@ from mlflow.exceptions import MlflowException
 from cse_cli.core import run_folder
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import runs
-from cse_cli.core.run_status import read_status
+from cse_cli.core.run_status import is_at_work
 from cse_cli.tracking import location
 from cse_cli.tracking.files import local_folder, size_freed
 from cse_cli.tracking.logged_model import models_of
@@ -47,17 +47,12 @@ def find_removable(names: Sequence[str]) -> list[RecordedRun]:
         asked |= below
     found = [run for run in known if run.run_id in asked]
     for run in found:
-        if run.status == "RUNNING" or _is_at_work(run.run_id):
+        if run.status == "RUNNING" or is_at_work(run.run_id):
             raise CseError(
                 f"run {run.run_id[:8]} ({run.name}) is at work",
                 f"`cse runs stop {run.run_id[:8]}` ends it; `cse runs close --force` one that only seems to be",
             )
     return found
-
-
-def _is_at_work(run_id: str) -> bool:
-    status = read_status(run_id)
-    return status is not None and not status.is_gone
 
 
 def remove(found: Sequence[RecordedRun]) -> int:
@@ -154,7 +149,7 @@ def _outputs(run: Run, known: Sequence[LoggedModel]) -> list[LoggedModel]:
 def _folders_without_run(client: MlflowClient) -> Iterator[Garbage]:
     here = without_password(location.uri())
     for folder in sorted(path for path in runs().glob("*") if path.is_dir()):
-        if _is_at_work(folder.name) or Unsent(folder.name).exists() or not _belongs(folder, here):
+        if is_at_work(folder.name) or Unsent(folder.name).exists() or not _belongs(folder, here):
             continue
         try:
             client.get_run(folder.name)
