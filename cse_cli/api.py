@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_tables, score_tables
+from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, read_finished_runs, score_tables
 from cse_cli.analysis.papers import ScoreTable
-from cse_cli.analysis.runs import study_tags
 from cse_cli.core.console import Screen
 from cse_cli.core.results import Result
 from cse_cli.evaluation import evaluate as scoring
@@ -27,7 +26,6 @@ from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.runs.placement import choose_placement
 from cse_cli.runs.request import RunRequest
 from cse_cli.runs.run import run_all
-from cse_cli.tracking.reader import finished_results
 from registry.errors import CseError
 
 if TYPE_CHECKING:
@@ -113,7 +111,7 @@ def evaluate(
         pooling: "cls", "mean", "last2" or "first_last" instead of what the model says.
         max_length: Tokens a sentence is cut to.
         device: "auto", "cpu", "cuda" or "cuda:N".
-        progress: Show on stderr what is downloaded.
+        progress: Show on stderr what is downloaded and scored.
 
     Raises:
         CseError: A model, a task or data is missing; raised before anything is scored.
@@ -121,7 +119,8 @@ def evaluate(
     wanted, named = parse_tasks(tasks, _assignments(settings)), [str(model) for model in models]
     with Screen(quiet=not progress) as screen:
         scoring.fetch_needed(named, wanted, screen.downloading)
-    return scoring.score_models(named, wanted, scoring.Settings(pooling, max_length, None, device))
+        settings_of_all = scoring.Settings(pooling, max_length, None, device)
+        return scoring.score_models(named, wanted, settings_of_all, screen.scoring)
 
 
 def leaderboard(
@@ -146,9 +145,7 @@ def leaderboard(
         UnknownNameError: There is no such paper, table or encoder.
     """
     find_tables(paper, table)
-    results = finished_results()
-    runs = FinishedRuns(results, study_tags() if results else {})
-    return score_tables(runs, LeaderboardQuery(paper, table, encoder, language, recipe, field))
+    return score_tables(read_finished_runs(), LeaderboardQuery(paper, table, encoder, language, recipe, field))
 
 
 def to_frame(found: Sequence[Result] | Sequence[Scored] | Sequence[ScoreTable] | ScoreTable) -> DataFrame:

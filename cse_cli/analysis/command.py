@@ -45,15 +45,13 @@ def leaderboard(
     Of each recipe the configuration with the best dev mean is shown; test scores choose nothing. Without a finished run
     it shows what the papers print, and the commands that put ours beside it.
     """
-    from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_tables, score_tables
+    from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, read_finished_runs, score_tables
     from cse_cli.analysis.leaderboard_view import WRITERS, print_tables, write_page
-    from cse_cli.analysis.runs import study_tags
-    from cse_cli.tracking.reader import finished_results
 
     find_tables(paper, table)  # unknown names are told before the store is read
     query = LeaderboardQuery(paper, table, encoder, language, recipe, field)
-    results = finished_results()
-    tables = score_tables(FinishedRuns(results, study_tags() if results else {}), query)
+    runs = read_finished_runs()
+    tables = score_tables(runs, query)
     if html is not None:
         write_page(tables, html)
         sys.stderr.write(f"{html}: {counted(len(tables), 'table')}\n")
@@ -63,7 +61,7 @@ def leaderboard(
     elif tables:
         print_tables(tables)
     if not any(row.source == "ours" and row.scores for table in tables for row in table.rows):
-        which = "no finished run matches" if results else "no finished run yet"
+        which = "no finished run matches" if runs.results else "no finished run yet"
         shown = ": these are the papers' own numbers" if tables else ""
         sys.stdout.flush()
         sys.stderr.write(f"{which}{shown}\n  → `cse run quickstart` makes one in about two minutes\n")

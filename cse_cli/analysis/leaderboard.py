@@ -33,10 +33,18 @@ from cse_cli.analysis.papers import (
     reference,
     reproduced,
 )
-from cse_cli.analysis.runs import Configuration, RecipeStatus, StatusOf, configurations, recipe_status
+from cse_cli.analysis.runs import (
+    Configuration,
+    RecipeStatus,
+    StatusOf,
+    configurations,
+    recipe_status,
+    study_tags,
+)
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Score, score_against_number, score_against_untrained, score_alone
 from cse_cli.recipe.files import recipe_name
+from cse_cli.tracking.reader import finished_results
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import PaperTables
@@ -88,6 +96,12 @@ class FinishedRuns:
     results: Sequence[Result]
     tags: Mapping[str, str] = field(default_factory=dict)
     status_of: StatusOf = recipe_status
+
+
+def read_finished_runs() -> FinishedRuns:
+    """Return what has run, as the tracking store has it."""
+    results = finished_results()
+    return FinishedRuns(results, study_tags() if results else {})
 
 
 def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable]:

@@ -134,19 +134,26 @@ class Result(BaseModel):
     run_id: str | None = None
     finished: datetime
 
+    def tests(self) -> tuple[list[str], str]:
+        """Return the evaluators of test data, and the metric that they are read by: the one that selects states.
+
+        These are all that report it but the one that selects, and those whose name ends with "dev".
+        """
+        selecting, _, metric = (self.select or "").rpartition(".")
+        metric = metric or next((name for values in self.scores.values() for name in values), "")
+        names = [name for name in self.scores if name != selecting and not name.endswith("dev")]
+        return [name for name in names if metric in self.scores[name]], metric
+
     def average(self, *, untrained: bool = False) -> float | None:
         """Return the mean of the test scores, each rounded as papers print it; None where one is missing.
 
-        It is over SimCSE's seven sets where all are scored, else over all evaluators that report the metric that
-        selects, without the one that selects and those whose name ends with "dev".
+        It is over SimCSE's seven sets where all are scored, else over all `tests`.
 
         Args:
             untrained: Before training, over the same evaluators.
         """
-        selecting, _, metric = (self.select or ".spearman").rpartition(".")
-        tests = [name for name in self.scores if name != selecting and not name.endswith("dev")]
+        tests, metric = self.tests()
         wanted = list(STS_TASKS) if set(STS_TASKS) <= set(tests) else tests
-        wanted = [name for name in wanted if metric in self.scores[name]]
         return paper_average(self.untrained if untrained else self.scores, wanted, metric) if wanted else None
 
     @property
@@ -179,11 +186,11 @@ def main_metric(result: Result) -> str | None:
     """
     if metric_value(result.scores, AVERAGE) is not None:
         return AVERAGE
-    chooser, _, metric = (result.select or "").rpartition(".")
-    metric = metric or next((name for values in result.scores.values() for name in values), "")
-    having = [name for name, values in result.scores.items() if metric in values]
-    first = min(having, key=lambda name: (name == chooser, name.endswith("dev")), default=None)
-    return None if first is None else f"{first}.{metric}"
+    tests, metric = result.tests()
+    scored = [name for name, values in result.scores.items() if metric in values]
+    if not scored:
+        return None
+    return f"{tests[0]}.{metric}" if tests else result.select or f"{scored[0]}.{metric}"
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,6 @@ _DIGITS = 4
 SCORING = "scoring the selected state"
 """What a run tells it is doing after its last step."""
 
-SCORING = "scoring the selected state"
-"""What a run tells it is doing after its last step."""
-
 
 def prepare(job: Job, observer: Observer) -> Prepared:
     """Build and read all that a job needs; nothing is recorded and no run exists yet.

@@ -16,7 +16,7 @@ from tests.cse_cli.analysis.leaderboard_runs import current, mini, result
 @pytest.fixture
 def run(monkeypatch):
     found = []
-    monkeypatch.setattr("cse_cli.tracking.reader.finished_results", lambda: found)
+    monkeypatch.setattr("cse_cli.analysis.leaderboard.finished_results", lambda: found)
     monkeypatch.setattr("cse_cli.tracking.reader.list_names", list)
     monkeypatch.setattr("cse_cli.analysis.leaderboard.FinishedRuns", partial(FinishedRuns, status_of=current))
     app = typer.Typer()

@@ -126,19 +126,26 @@ def test_list_of_an_unknown_kind(capsys):
     assert "unknown kind 'loss'. Did you mean 'losses'?" in err
 
 
-def test_a_recipe_that_is_broken_does_not_hide_the_others(tmp_path, monkeypatch, capsys):
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "bad.toml").write_text("title = \n")
-    monkeypatch.chdir(tmp_path)
-    code, out, _ = cse("list", "recipes", capsys=capsys)
-    assert code == 0
+@pytest.fixture
+def list_with(tmp_path, monkeypatch, capsys):
+    """Return what writes a recipe of one's own and lists all."""
+
+    def listed(name, text):
+        (tmp_path / "recipes").mkdir()
+        (tmp_path / "recipes" / name).write_text(text)
+        monkeypatch.chdir(tmp_path)
+        code, out, _ = cse("list", "recipes", capsys=capsys)
+        assert code == 0
+        return out
+
+    return listed
+
+
+def test_a_recipe_that_is_broken_does_not_hide_the_others(list_with):
+    out = list_with("bad.toml", "title = \n")
     assert re.search(r"^not valid \(1\): cse check NAME\nname +title\nbad +\(not valid", out, re.MULTILINE)
     assert "ifcl_en" in out
 
 
-def test_rich_markup_in_a_recipe_is_shown_as_it_is(tmp_path, monkeypatch, capsys):
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "own.toml").write_text('extends = "quickstart"\ntitle = "[/bold] a [red]b"\n')
-    monkeypatch.chdir(tmp_path)
-    _, out, _ = cse("list", "recipes", capsys=capsys)
-    assert "[/bold] a [red]b" in out
+def test_rich_markup_in_a_recipe_is_shown_as_it_is(list_with):
+    assert "[/bold] a [red]b" in list_with("own.toml", 'extends = "quickstart"\ntitle = "[/bold] a [red]b"\n')

@@ -24,16 +24,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     (tmp_path / "content").mkdir()
     with FakeHub(tmp_path / "content") as hub:
         use(hub, tmp_path / "hf", monkeypatch)
-        monkeypatch.setattr("huggingface_hub.HfApi", _api(hub.endpoint))
         yield hub
-
-
-def _api(endpoint: str) -> object:
-    from functools import partial
-
-    from huggingface_hub import HfApi
-
-    return partial(HfApi, endpoint=endpoint)
 
 
 @pytest.fixture
