@@ -20,16 +20,22 @@ from registry.types import AllDevices, Encoder, NamesAView, Negatives, Reference
 RESERVED = frozenset({"name", "weight", "views", "queue", "augment", "heads"})
 """Keys of a component's table that belong to the recipe, so no parameter may be called so."""
 
-InputKind = Literal["sentences", "encoded", "negatives"]
+InputKind = Literal["sentences", "pooled", "encoded", "negatives"]
 
 
 @dataclass(frozen=True)
 class Input:
-    """One argument of a loss's `forward`; `kind`, read from its annotation, says where its value comes from."""
+    """One argument of a loss's `forward`; `kind`, read from its annotation, says where its value comes from.
+
+    Args:
+        optional: Whether a recipe may leave it out.
+        several: Whether it takes a tuple, one item for each view that the recipe lists.
+    """
 
     name: str
     kind: InputKind
     optional: bool
+    several: bool = False
 
 
 def owner(cls: type) -> str:
@@ -188,14 +194,14 @@ def forward_inputs(cls: type) -> tuple[Input, ...]:
         raise RegistrationError(f"{owner(cls)} has no forward: it declares which views the loss reads")
     hints = _hints(cls, forward)
     parameters = _parameters(forward, cls)
-    inputs = tuple(_input(cls, p.name, hints[p.name]) for p in parameters)
+    inputs = tuple(_input(cls, p, hints[p.name]) for p in parameters)
     for given, parameter in zip(inputs, parameters, strict=True):
-        if given.optional and parameter.default is not None:
+        if given.optional and not given.several and parameter.default is not None:
             raise RegistrationError(f"{owner(cls)}.forward: '{given.name}' may be None, so its default must be None")
     kinds = {i.kind for i in inputs}
-    if {"sentences", "encoded"} <= kinds:
-        raise RegistrationError(f"{owner(cls)}.forward mixes Sentences and Encoded: their rows differ on many devices")
-    if not kinds & {"sentences", "encoded"}:
+    if "encoded" in kinds and kinds & {"sentences", "pooled"}:
+        raise RegistrationError(f"{owner(cls)}.forward mixes Encoded with others: their rows differ on many devices")
+    if not kinds & {"sentences", "pooled", "encoded"}:
         raise RegistrationError(f"{owner(cls)}.forward takes no view: annotate one with Sentences or Encoded")
     return inputs
 
@@ -227,19 +233,31 @@ def _parameters(function: Any, cls: type, inherits: bool = False) -> list[inspec
     return parameters
 
 
-def _input(cls: type, name: str, hint: Any) -> Input:
+def _input(cls: type, parameter: inspect.Parameter, hint: Any) -> Input:
+    several = get_origin(hint) is tuple and get_args(hint)[1:] == (...,)
     optional = False
-    if get_origin(hint) in (Union, UnionType):
+    if several:
+        hint, optional = get_args(hint)[0], parameter.default == ()
+    elif get_origin(hint) in (Union, UnionType):
         members = [member for member in get_args(hint) if member is not type(None)]
         optional = len(members) < len(get_args(hint))
         hint = members[0] if len(members) == 1 else hint
+    kind = _kind(hint)
+    if kind is None or (several and kind == "negatives"):
+        raise RegistrationError(
+            f"{owner(cls)}.forward: '{parameter.name}' must be annotated Sentences, Pooled, Encoded or Negatives, "
+            f"not {hint!r}"
+        )
+    return Input(parameter.name, kind, optional, several)
+
+
+def _kind(hint: Any) -> InputKind | None:
     if hint is Negatives:
-        return Input(name, "negatives", optional)
+        return "negatives"
     if hint is Encoded:
-        return Input(name, "encoded", optional)
+        return "encoded"
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated and get_args(hint)[0] is Tensor else ()
-    if any(isinstance(mark, AllDevices) for mark in marks):
-        return Input(name, "sentences", optional)
-    raise RegistrationError(
-        f"{owner(cls)}.forward: '{name}' must be annotated Sentences, Encoded or Negatives, not {hint!r}"
-    )
+    gathered = [mark for mark in marks if isinstance(mark, AllDevices)]
+    if not gathered:
+        return None
+    return "pooled" if gathered[0].before_heads else "sentences"

@@ -134,12 +134,21 @@ class Encoded:
         embeddings: (B, L, W) what entered the transformer blocks: augmented, then dropped.
         hidden: (B, L, W) last layer, meaningless at padding; (B, 1, W) where no loss reads it.
         tokens: The tokens encoded.
+        pooled: (B, D′) before the training heads; None where there are none, so that it is `sentence`.
+        layers: (B, K, D′) the pooled states of K layers, of an encoder that gives several; else None.
     """
 
     sentence: Tensor
     embeddings: Tensor
     hidden: Tensor
     tokens: Tokens
+    pooled: Tensor | None = None
+    layers: Tensor | None = None
+
+    @property
+    def before_heads(self) -> Tensor:
+        """(B, D′) the sentence vectors that the training heads start from."""
+        return self.sentence if self.pooled is None else self.pooled
 
     def at_least_single(self) -> Encoded:
         """Return the same vectors as losses take them: in fp32 where the forward pass was in half precision."""
@@ -148,6 +157,8 @@ class Encoded:
             sentence=at_least_single(self.sentence),
             embeddings=at_least_single(self.embeddings),
             hidden=at_least_single(self.hidden),
+            pooled=None if self.pooled is None else at_least_single(self.pooled),
+            layers=None if self.layers is None else at_least_single(self.layers),
         )
 
     def rows(self, start: int, stop: int, tokens: Tokens) -> Encoded:
@@ -158,6 +169,8 @@ class Encoded:
             embeddings=self.embeddings[start:stop, :cut],
             hidden=self.hidden[start:stop, :cut],
             tokens=tokens,
+            pooled=None if self.pooled is None else self.pooled[start:stop],
+            layers=None if self.layers is None else self.layers[start:stop],
         )
 
 

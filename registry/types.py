@@ -22,7 +22,13 @@ from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabular
 
 @dataclass(frozen=True)
 class AllDevices:
-    """Marks a tensor gathered from every device, with gradient."""
+    """Marks a tensor gathered from every device, with gradient.
+
+    Args:
+        before_heads: Whether it is read before the training heads.
+    """
+
+    before_heads: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,12 @@ class Tune:
 
 
 Sentences = Annotated[Tensor, AllDevices()]
-"""(N, D): a view's sentence vectors from every device, with gradient."""
+"""(N, D): a view's sentence vectors from every device, with gradient.
+
+`tuple[Sentences, ...]` takes several views, which the recipe lists; so do tuples of the other two kinds of views."""
+
+Pooled = Annotated[Tensor, AllDevices(before_heads=True)]
+"""(N, D′): the same before the training heads; what they make of other vectors is `encoder.project`."""
 
 ViewName = Annotated[str, NamesAView()]
 """The name of a view declared in the recipe."""
@@ -286,6 +297,10 @@ class Encoder(Component, nn.Module):
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
         """Drop, contextualise, pool and apply the training heads."""
         raise NotImplementedError
+
+    def project(self, pooled: Tensor) -> Tensor:
+        """Return (B, D) what the training heads make of (B, D′) vectors; the same vectors where there are no heads."""
+        return pooled
 
     def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
         """Return (B, D') the vectors evaluation uses, in eval mode: no dropout, no training-only head.

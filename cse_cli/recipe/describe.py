@@ -58,7 +58,9 @@ def full(entry: Entry[Any]) -> dict[str, Any]:
     about = brief(entry)
     about["parameters"] = [parameter(entry, name, field) for name, field in entry.parameters.model_fields.items()]
     if entry.inputs:
-        about["inputs"] = [{"name": i.name, "kind": i.kind, "optional": i.optional} for i in entry.inputs]
+        about["inputs"] = [
+            {"name": i.name, "kind": i.kind, "optional": i.optional, "several": i.several} for i in entry.inputs
+        ]
     metrics = getattr(entry.cls, "metrics", None)
     if metrics is not None:
         about |= {"metric": entry.cls.metric, "metrics": list(metrics)}

@@ -62,13 +62,19 @@ class LossPart(Part):
 
     Args:
         weight: Factor in the sum.
-        views: Input of the loss's `forward` → view name; complete after validation.
+        views: Input of the loss's `forward` → view name, or an array of them where it takes several; complete after
+            validation.
         queue: Whether the queue's negatives reach this loss, where it asks for them.
     """
 
     weight: Number = 1.0
-    views: dict[str, str] = Field(default_factory=dict)
+    views: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
     queue: Flag = True
+
+    def views_of(self, name: str) -> tuple[str, ...]:
+        """Return the views of an input; one that the recipe leaves out is called like its view."""
+        found = self.views.get(name, name)
+        return (found,) if isinstance(found, str) else found
 
 
 class View(Section):
@@ -151,17 +157,24 @@ def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Train(Section):
-    """How the objective is minimised: AdamW, linear schedule, clipping.
+    """How the objective is minimised: optimiser, schedule, clipping.
 
     Args:
         seed: Seed of initialisation, dropout and order.
         steps: Optimiser steps; 0 for methods without training; leave out for `epochs`.
         epochs: Passes over the data, where `steps` is not given.
         batch_size: Sentences a step, over all devices together.
+        optimizer: "adamw", "adam", "rmsprop" or "sgd", with torch's settings; left out is "adamw".
+        epsilon: Added to the denominator by all of them but "sgd"; left out is 1e-8.
+        bias_correction: Whether "adamw" corrects its running means for their start at 0; left out is true. BERT's own
+            optimiser, and sentence-transformers before version 1, did not.
         learning_rate: Peak of the schedule.
-        schedule: "linear" decays to 0, "constant" does not.
+        head_learning_rate: That of the training heads; left out is `learning_rate`.
+        schedule: "linear" decays to 0, "constant" does not, "steps" goes to the next of `rates` at each milestone.
+        milestones: Steps done when the rate changes, ascending; for "steps".
+        rates: Learning rate from each milestone on.
         warmup_steps: Linear rise from 0 to the peak.
-        weight_decay: Decoupled, on every weight that is not a bias or a norm.
+        weight_decay: On every weight that is not a bias or a norm; decoupled in "adamw", else added to the gradient.
         clip_norm: Largest gradient norm; 0 switches clipping off.
         evaluate_every: Steps between dev evaluations; 0 evaluates only at the end.
         checkpoint_every: Steps between resumable checkpoints; 0 follows `evaluate_every`.
@@ -176,8 +189,14 @@ class Train(Section):
     steps: Whole | None = None
     epochs: Count = 1
     batch_size: Annotated[int, Field(ge=2, strict=True)] = 64
+    optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] | None = None
+    epsilon: Positive | None = None
+    bias_correction: Flag | None = None
     learning_rate: Positive = 3e-5
-    schedule: Literal["linear", "constant"] = "linear"
+    head_learning_rate: Positive | None = None
+    schedule: Literal["linear", "constant", "steps"] = "linear"
+    milestones: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+    rates: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
     warmup_steps: Whole = 0
     weight_decay: Annotated[Number, Field(ge=0)] = 0.0
     clip_norm: Annotated[Number, Field(ge=0)] = 1.0

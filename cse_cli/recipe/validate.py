@@ -14,6 +14,7 @@ from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, Part, Recipe, Tra
 from registry import catalogue, papers
 from registry.catalogue.hub_sets import HubSet
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.signature import Input
 
 
 def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
@@ -101,14 +102,16 @@ def _check_references(draft: Draft, problems: Problems) -> None:
             problems.add(("views", name), message, at_key=True)
 
 
-def _complete_inputs(draft: Draft) -> dict[str, dict[str, str]]:
+def _complete_inputs(draft: Draft) -> dict[str, dict[str, str | tuple[str, ...]]]:
     """Return loss → input → view, with the views that inputs take by default."""
-    complete: dict[str, dict[str, str]] = {}
+    complete: dict[str, dict[str, str | tuple[str, ...]]] = {}
     for name, loss in draft.losses.items():
         entry = draft.loss_parts[name].entry
-        inputs = [i.name for i in entry.inputs if i.kind != "negatives"] if entry else []
-        given = {i: loss.views.get(i, i) for i in inputs}
-        complete[name] = {i: view for i, view in given.items() if view in draft.views}
+        complete[name] = {}
+        for i in entry.inputs if entry else ():
+            views = loss.views_of(i.name)
+            if i.kind != "negatives" and draft.views.keys() >= set(views):
+                complete[name][i.name] = views if i.several else views[0]
     return complete
 
 
@@ -117,20 +120,28 @@ def _check_losses(draft: Draft, problems: Problems) -> set[str]:
     for name, loss in draft.losses.items():
         entry = draft.loss_parts[name].entry
         if entry is None:
-            used |= set(loss.views.values())
+            used |= {view for given in loss.views for view in loss.views_of(given)}
             continue
         inputs = {i.name: i for i in entry.inputs}
         for given in loss.views:
             if given not in inputs or inputs[given].kind == "negatives":
                 _refuse_input(entry.name, given, inputs.keys(), ("losses", name, "views", given), problems)
         for i in entry.inputs:
-            if i.kind == "negatives":
-                continue
-            view = loss.views.get(i.name, i.name)
-            used.add(view)
-            if view not in draft.views and (i.name in loss.views or not i.optional):
-                _missing_view(name, entry.name, i.name, view, draft, problems)
+            if i.kind != "negatives":
+                used |= _check_input(name, i, draft, problems)
     return used
+
+
+def _check_input(name: str, given: Input, draft: Draft, problems: Problems) -> set[str]:
+    """Check the views of one input of a loss; return them."""
+    loss = draft.losses[name]
+    views = loss.views_of(given.name)
+    if not given.several and not isinstance(loss.views.get(given.name, ""), str):
+        problems.add(("losses", name, "views", given.name), f"input '{given.name}' takes one view, not an array")
+    for view in views:
+        if view not in draft.views and (given.name in loss.views or not given.optional):
+            _missing_view(name, loss.name, given.name, view, draft, problems)
+    return set(views)
 
 
 def _refuse_input(loss: str, given: str, inputs: Iterable[str], keys: Keys, problems: Problems) -> None:
@@ -208,6 +219,20 @@ def _check_budget(draft: Draft, problems: Problems) -> None:
         return
     if not draft.loss_parts:
         problems.add(("train",), "nothing to train: declare a loss, or set steps = 0", at_key=True)
+    _check_optimizer(draft.train, problems)
+
+
+def _check_optimizer(train: Train, problems: Problems) -> None:
+    milestones, rates = train.milestones or (), train.rates or ()
+    if (train.schedule == "steps") != bool(milestones) or len(milestones) != len(rates):
+        message = 'schedule = "steps" takes `milestones` and as many `rates`, and no other schedule does'
+        problems.add(("train", "schedule"), message)
+    elif list(milestones) != sorted(set(milestones)):
+        problems.add(("train", "milestones"), "should ascend")
+    if train.bias_correction is not None and train.optimizer not in (None, "adamw"):
+        problems.add(("train", "bias_correction"), f"is a choice of adamw, not of {train.optimizer}", at_key=True)
+    if train.epsilon is not None and train.optimizer == "sgd":
+        problems.add(("train", "epsilon"), "sgd divides by nothing: remove it", at_key=True)
 
 
 def _check_queue(draft: Draft, problems: Problems) -> None:

@@ -45,14 +45,21 @@ def print_dataset(about: Mapping[str, Any]) -> None:
         console.print(as_rich(plain_table(("split", "rows", "where", "columns"), rows, align="lrlp")))
 
 
-_SOURCES = {"sentences": "a view's sentence vectors", "encoded": "a view", "negatives": "the queue"}
+_SOURCES = {
+    "sentences": "a view's sentence vectors",
+    "pooled": "the same before its heads",
+    "encoded": "a view",
+    "negatives": "the queue",
+}
 
 
 def _facts(about: Mapping[str, Any]) -> list[str]:
     lines = []
     if "inputs" in about:
         inputs = (
-            f"{i['name']}{' (optional)' if i['optional'] else ''} ← {_SOURCES[i['kind']]}" for i in about["inputs"]
+            f"{i['name']}{' (optional)' if i['optional'] else ''} ← {_SOURCES[i['kind']]}"
+            f"{', each of several' if i['several'] else ''}"
+            for i in about["inputs"]
         )
         lines.append(f"inputs: {' · '.join(inputs)}")
     if "levels" in about:

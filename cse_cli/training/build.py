@@ -152,7 +152,7 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
 def _reads_encoded(term: Term, views: Mapping[str, BoundView], encoder: str) -> bool:
     """Tell whether a loss takes more than the sentence vectors of a view that goes through the encoder."""
     return any(
-        wanted.kind == "encoded" and wanted.name in term.views and views[term.views[wanted.name]].encoder == encoder
+        wanted.kind == "encoded" and any(views[view].encoder == encoder for view in term.views_of(wanted.name))
         for wanted in term.entry.inputs
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, autocast, cat, nn
 from torch.nn.functional import pad
@@ -35,14 +36,19 @@ class Term:
     Args:
         entry: The loss's registration: which inputs its `forward` asks for.
         weight: Factor in the objective.
-        views: Input of `forward` → view name; optional inputs may be missing.
+        views: Input of `forward` → view name, or names where it takes several; optional inputs may be missing.
         queue: Whether the queue's negatives reach it.
     """
 
     entry: Entry[Loss]
     weight: float
-    views: Mapping[str, str]
+    views: Mapping[str, str | tuple[str, ...]]
     queue: bool
+
+    def views_of(self, name: str) -> tuple[str, ...]:
+        """Return the views of an input; none for one that is left out."""
+        found = self.views.get(name, ())
+        return (found,) if isinstance(found, str) else found
 
 
 class Method(nn.Module):
@@ -70,6 +76,13 @@ class Method(nn.Module):
         self.queue = queue
         self.views = dict(views)
         self.terms = dict(terms)
+        self._read_before_heads = {
+            view
+            for term in self.terms.values()
+            for wanted in term.entry.inputs
+            if wanted.kind == "pooled"
+            for view in term.views_of(wanted.name)
+        }
         # ModuleList ignores what is no module; only augmenters with weights need to move with the method.
         self.augmenters = nn.ModuleList(a for v in views.values() for a in v.augmenters if isinstance(a, nn.Module))
 
@@ -80,10 +93,12 @@ class Method(nn.Module):
         if self.queue is not None:
             self.queue.observe(step)
         sentences = {name: all_devices(view.sentence) for name, view in step.views.items()}
+        pooled = {name: all_devices(step.views[name].before_heads) for name in self._read_before_heads}
+        origins: dict[str, Mapping[str, Any]] = {"sentences": sentences, "pooled": pooled, "encoded": step.views}
         losses = {}
         with autocast(next(iter(sentences.values())).device.type, enabled=False):
             for label, term in self.terms.items():
-                losses[label] = self.losses[label](**self._inputs(term, step.views, sentences))
+                losses[label] = self.losses[label](**self._inputs(term, origins))
         return losses
 
     def objective(self, losses: Mapping[str, Tensor]) -> Tensor:
@@ -128,19 +143,17 @@ class Method(nn.Module):
             if members:
                 step.views.update(encode_together(self.encoder(name), members))
 
-    def _inputs(
-        self, term: Term, views: Mapping[str, Encoded], sentences: Mapping[str, Tensor]
-    ) -> dict[str, Tensor | Encoded | Negatives]:
-        """Return the arguments that a loss's `forward` declares."""
-        arguments: dict[str, Tensor | Encoded | Negatives] = {}
+    def _inputs(self, term: Term, origins: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the arguments that a loss's `forward` declares; `origins` is kind of input → view → its value."""
+        arguments: dict[str, Any] = {}
         for wanted in term.entry.inputs:
             if wanted.kind == "negatives":
-                like = next(iter(sentences.values()))
+                like = next(iter(origins["sentences"].values()))
                 queue = self.queue if term.queue else None
                 arguments[wanted.name] = Negatives.none(like) if queue is None else queue.negatives()
             elif wanted.name in term.views:
-                view = term.views[wanted.name]
-                arguments[wanted.name] = sentences[view] if wanted.kind == "sentences" else views[view]
+                values = tuple(origins[wanted.kind][view] for view in term.views_of(wanted.name))
+                arguments[wanted.name] = values if wanted.several else values[0]
         return arguments
 
 

@@ -1,9 +1,12 @@
-"""AdamW and its schedule, as the SimCSE chassis sets them (docs/methods/simcse.md §6), and what is compiled."""
+"""The optimiser and its schedule, AdamW as SimCSE sets it unless a recipe says otherwise, and what is compiled."""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,20 +14,63 @@ from torch import nn
 from cse_cli.core.devices import Compute
 from cse_cli.recipe.schema import Train
 from registry.encoders.compiled import CompiledBlocks, prepare
+from registry.types import Head
 
 
-def make_optimizer(method: nn.Module, settings: Train) -> torch.optim.AdamW:
-    """Return AdamW over all trainable weights; biases and norms are not decayed."""
-    trainable = [p for p in method.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in trainable if p.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in trainable if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=settings.learning_rate, fused=True)
+class UncorrectedAdamW(torch.optim.AdamW):
+    """AdamW without bias correction, as BERT was trained: p ← p·(1 − ηλ) − η·m/(√v + ε).
+
+    torch's has the correction, m/(1 − β₁ᵗ) and v/(1 − β₂ᵗ): each step asks it for the rate, the decay and the ε that
+    undo it.
+
+    Source: Devlin et al. 2019 (`AdamWeightDecayOptimizer`); `correct_bias = False` of transformers before version 5.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Take one step."""
+        asked = [{key: group[key] for key in ("lr", "eps", "weight_decay")} for group in self.param_groups]
+        for group in self.param_groups:
+            group["steps"] = group.get("steps", 0) + 1
+            first, second = (1 - beta ** group["steps"] for beta in group["betas"])
+            shrunk = first / math.sqrt(second)
+            group["lr"] *= shrunk
+            group["eps"] /= math.sqrt(second)
+            group["weight_decay"] /= shrunk
+        value = super().step(closure)
+        for group, own in zip(self.param_groups, asked, strict=True):
+            group.update(own)
+        return value
+
+
+def make_optimizer(method: nn.Module, settings: Train) -> torch.optim.Optimizer:
+    """Return the optimiser of all trainable weights; biases and norms are not decayed."""
+    heads = {id(p) for part in method.modules() if isinstance(part, Head) for p in part.parameters()}
+    faster = 1.0 if settings.head_learning_rate is None else settings.head_learning_rate / settings.learning_rate
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for p in method.parameters():
+        if p.requires_grad:
+            groups.setdefault((id(p) in heads and faster != 1.0, p.ndim < 2), []).append(p)
+    made = [
+        {"params": groups[head, spared], "weight_decay": 0.0 if spared else settings.weight_decay,
+         "factor": faster if head else 1.0}
+        for head, spared in sorted(groups)
+    ]  # fmt: skip
+    rate, epsilon = settings.learning_rate, 1e-8 if settings.epsilon is None else settings.epsilon
+    match settings.optimizer:
+        case "adam":
+            return torch.optim.Adam(made, lr=rate, fused=True, eps=epsilon)
+        case "rmsprop":
+            return torch.optim.RMSprop(made, lr=rate, eps=epsilon)
+        case "sgd":
+            return torch.optim.SGD(made, lr=rate, fused=True)
+        case _:
+            kind = UncorrectedAdamW if settings.bias_correction is False else torch.optim.AdamW
+            return kind(made, lr=rate, fused=True, eps=epsilon)
 
 
 def learning_rate(settings: Train, step: int, total: int) -> float:
-    """Return the rate of the step after `step` done ones: a linear rise over the warm-up, then decay to 0.
+    """Return the rate of the step after `step` done ones: a linear rise over the warm-up, then the schedule.
 
     Args:
         settings: Peak, warm-up and kind of schedule.
@@ -33,15 +79,16 @@ def learning_rate(settings: Train, step: int, total: int) -> float:
     """
     if step < settings.warmup_steps:
         return settings.learning_rate * step / settings.warmup_steps
-    if settings.schedule == "constant":
-        return settings.learning_rate
-    return settings.learning_rate * (total - step) / max(1, total - settings.warmup_steps)
+    if settings.schedule == "linear":
+        return settings.learning_rate * (total - step) / max(1, total - settings.warmup_steps)
+    passed = bisect_right(settings.milestones or (), step)
+    return (settings.learning_rate, *(settings.rates or ()))[passed]
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give every group the same rate."""
+    """Give every group the rate, times its own factor."""
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("factor", 1.0)
 
 
 AUTO_STEPS = 500

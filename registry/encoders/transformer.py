@@ -124,7 +124,12 @@ class TransformerEncoder(Encoder):
             states = run_blocks(self.backbone, dropped, tokens.mask, every, self.rows_at_once)
         pooled = pool(self.pooling, states, tokens.mask, self.first_layer_index)
         sentence = self._headed(pooled, tokens.groups)
-        return Encoded(sentence=sentence, embeddings=dropped, hidden=states[-1], tokens=tokens)
+        before = pooled if self.heads else None
+        return Encoded(sentence=sentence, embeddings=dropped, hidden=states[-1], tokens=tokens, pooled=before)
+
+    def project(self, pooled: Tensor) -> Tensor:
+        """Return (B, D) what the training heads make of (B, D′) vectors."""
+        return self._headed(pooled, ())
 
     def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
         """Return (B, D) the vectors evaluation uses, in eval mode: no dropout, no training-only head."""

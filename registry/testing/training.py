@@ -25,7 +25,7 @@ from registry.types import Augmenter, Encoder, Head, Loss, Negatives, Queue
 
 HOOKS = ("on_text", "on_pieces", "on_tokens", "on_embeddings")
 MAX_LENGTH = 16
-ROWS, TOKENS, DIM = 6, 5, 8
+ROWS, TOKENS, DIM, LAYERS = 6, 5, 8, 3
 ENTRIES, QUEUE_LENGTH = 4, 7
 STEP_ROWS = (3, 3, 2, 3, 1)
 """Rows a step: no divisor of the length, and short batches."""
@@ -210,12 +210,12 @@ def _check_value(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negati
     value = _call(entry, loss, leaves, negatives)
     what = f"with {', '.join(views)} and {len(negatives.vectors)} queue entries"
     require(entry, value.shape == () and bool(torch.isfinite(value)), f"returns a finite scalar {what}")
-    tensors = [t for view in leaves.values() for t in (view.sentence, view.embeddings, view.hidden)]
+    tensors = [t for view in leaves.values() for t in _tensors(view)]
     found = torch.autograd.grad(value, tensors, allow_unused=True)
     gradients = [torch.zeros(1) if g is None else g for g in found]
     require(entry, all(bool(torch.isfinite(g).all()) for g in gradients), f"has finite gradients {what}")
     for index, name in enumerate(leaves):
-        reached = any(bool(g.any()) for g in gradients[3 * index : 3 * index + 3])
+        reached = any(bool(g.any()) for g in gradients[4 * index : 4 * index + 4])
         if name in loss.steering:
             require(entry, not reached, f"sends no gradient into '{name}', which only steers, {what}")
         else:
@@ -233,7 +233,9 @@ def _call(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negatives) ->
         if wanted.kind == "negatives":
             given[wanted.name] = negatives
         elif wanted.name in views:
-            given[wanted.name] = views[wanted.name] if wanted.kind == "encoded" else views[wanted.name].sentence
+            view = views[wanted.name]
+            part = {"encoded": view, "sentences": view.sentence, "pooled": view.before_heads}[wanted.kind]
+            given[wanted.name] = (part,) if wanted.several else part
     value: Tensor = loss(**given)
     return value
 
@@ -247,12 +249,20 @@ def _view(seed: int, dim: int) -> Encoded:
     targets = torch.where(hidden, 6, -100)
     tokens = Tokens(ids, mask, torch.zeros_like(mask), positions, targets=targets)
     vectors = draw(seed + 100, ROWS, TOKENS, dim)
-    return Encoded(draw(seed + 200, ROWS, dim), vectors, vectors + draw(seed + 300, ROWS, TOKENS, dim), tokens)
+    hidden_states = vectors + draw(seed + 300, ROWS, TOKENS, dim)
+    return Encoded(
+        draw(seed + 200, ROWS, dim), vectors, hidden_states, tokens, layers=draw(seed + 400, ROWS, LAYERS, dim)
+    )
 
 
 def _leaves(view: Encoded) -> Encoded:
-    sentence, embeddings, hidden = (t.clone().requires_grad_() for t in (view.sentence, view.embeddings, view.hidden))
-    return Encoded(sentence, embeddings, hidden, view.tokens)
+    sentence, embeddings, hidden, layers = (t.clone().requires_grad_() for t in _tensors(view))
+    return Encoded(sentence, embeddings, hidden, view.tokens, layers=layers)
+
+
+def _tensors(view: Encoded) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    assert view.layers is not None
+    return view.sentence, view.embeddings, view.hidden, view.layers
 
 
 def _rows(view: Encoded, order: list[int]) -> Encoded:
@@ -261,7 +271,8 @@ def _rows(view: Encoded, order: list[int]) -> Encoded:
     tokens = replace(
         t, ids=t.ids[order], mask=t.mask[order], types=t.types[order], positions=t.positions[order], targets=targets
     )
-    return Encoded(view.sentence[order], view.embeddings[order], view.hidden[order], tokens)
+    sentence, embeddings, hidden, layers = (t[order] for t in _tensors(view))
+    return Encoded(sentence, embeddings, hidden, tokens, layers=layers)
 
 
 def _negatives(entries: int, dim: int) -> Negatives:

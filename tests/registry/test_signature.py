@@ -11,7 +11,18 @@ from torch import Tensor
 from registry.errors import RegistrationError
 from registry.signature import RESERVED, Input, docstring, documented, forward_inputs, parameter_model
 from registry.tokens import Encoded
-from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Reference, Sentences, Tune, ViewName
+from registry.types import (
+    Augmenter,
+    Component,
+    Encoder,
+    Loss,
+    Negatives,
+    Pooled,
+    Reference,
+    Sentences,
+    Tune,
+    ViewName,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -238,6 +249,13 @@ def test_inputs_are_told_by_their_types():
 
     assert forward_inputs(loss(of_encoded)) == (Input("anchor", "encoded", False), Input("other", "encoded", True))
 
+    def of_several(self, anchor: Pooled, positives: tuple[Sentences, ...], hard: tuple[Pooled, ...] = ()): ...
+
+    assert forward_inputs(loss(of_several)) == (
+        Input("anchor", "pooled", False), Input("positives", "sentences", False, several=True),
+        Input("hard", "pooled", True, several=True),
+    )  # fmt: skip
+
 
 def mixed(self, anchor: Sentences, other: Encoded): ...
 def unannotated(self, anchor): ...
@@ -253,11 +271,11 @@ def needs_none(self, anchor: Sentences, hard: Sentences | None): ...
 @pytest.mark.parametrize(
     ("forward", "said"),
     [
-        (mixed, "mixes Sentences and Encoded"),
+        (mixed, "mixes Encoded with others"),
         (unannotated, "parameter 'anchor' has no annotation"),
-        (plain_tensor, "'anchor' must be annotated Sentences, Encoded or Negatives"),
-        (other_mark, "'anchor' must be annotated Sentences, Encoded or Negatives"),
-        (either, "'anchor' must be annotated Sentences, Encoded or Negatives"),
+        (plain_tensor, "'anchor' must be annotated Sentences, Pooled, Encoded or Negatives"),
+        (other_mark, "'anchor' must be annotated Sentences, Pooled, Encoded or Negatives"),
+        (either, "'anchor' must be annotated Sentences, Pooled, Encoded or Negatives"),
         (no_view, "takes no view"),
         (nothing, "takes no view"),
         (variadic, r"'\*views' cannot be declared"),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from cse_cli.training.method import BoundView, Method, Term
 from cse_cli.training.step import StepState
 from registry import LOSSES
-from registry.tokens import Embedded
-from registry.types import Augmenter, Negatives, Queue, Step
+from registry.signature import forward_inputs
+from registry.tokens import Embedded, Encoded, Tokens
+from registry.types import Augmenter, Loss, Negatives, Pooled, Queue, Sentences, Step
 from tests.fakes import FakeEncoder, WordVocabulary
 
 TEXTS = ["one small dog", "a cat sat", "trees grow slowly in winter", "run"]
@@ -155,3 +160,36 @@ def test_frozen_embeddings_still_have_a_gradient_to_ask_for() -> None:
     method(step_of(method))
     assert augmenter.seen is not None
     assert augmenter.seen.abs().sum() > 0
+
+
+class Seen(Loss):
+    """Keep what it is given."""
+
+    def forward(self, anchor: Pooled, positive: Sentences, others: tuple[Sentences, ...]) -> Tensor:
+        self.given = anchor, positive, others
+        return positive.sum()
+
+
+class Doubled(FakeEncoder):
+    """With a head that doubles."""
+
+    def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
+        found = super().encode(tokens, embeddings)
+        return replace(found, sentence=2 * found.sentence, pooled=found.sentence)
+
+
+def test_a_loss_reads_views_before_and_behind_heads_and_several_at_once() -> None:
+    entry: Any = SimpleNamespace(inputs=forward_inputs(Seen))
+    seen = Seen()
+    views = {"anchor": "anchor", "positive": "anchor", "others": ("positive", "anchor")}
+    method = Method(
+        {"online": Doubled(dropout=0.0)},
+        {"anchor": BoundView("online", []), "positive": BoundView("online", [])},
+        None,
+        {"seen": seen},
+        {"seen": Term(entry, 1.0, views, queue=False)},
+    )
+    method(step_of(method))
+    anchor, positive, others = seen.given
+    assert torch.equal(2 * anchor, positive)
+    assert [torch.equal(each, positive) for each in others] == [True, True]
