@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ["HF_HUB_OFFLINE"] = "1"  # a test that needs a hub takes `fake_hub`
 
 # Started in the background of a shell, pytest ignores Ctrl-C, and so would every program that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -123,5 +124,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pytest_collection_finish() -> None:
     """Look no more at what the imports made, a million objects, when memory is collected: a run does so at its end."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        import tests.preloaded  # noqa: F401 - what most tests import later
     gc.collect()
     gc.freeze()

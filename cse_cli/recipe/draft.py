@@ -125,11 +125,12 @@ def _data(tables: Mapping[str, Any], origins: Origins) -> Any:
     changed = dict(table)
     if isinstance(changed.get("dataset"), str):
         changed["dataset"] = (changed["dataset"],)
-    file, folder = changed.get("file"), origins.folder(("data", "file"))
-    if isinstance(file, str) and file:
-        changed["file"] = place_file(Path(file), folder)
-    elif isinstance(file, list | tuple):
-        changed["file"] = tuple(place_file(Path(f), folder) if isinstance(f, str) and f else f for f in file)
+    if file := changed.get("file"):
+        folder = origins.folder(("data", "file"))
+        if isinstance(file, str):
+            changed["file"] = place_file(Path(file), folder)
+        elif isinstance(file, list | tuple):
+            changed["file"] = tuple(place_file(Path(f), folder) if isinstance(f, str) and f else f for f in file)
     return changed
 
 

@@ -170,8 +170,8 @@ class Train(Section):
             optimiser, and sentence-transformers before version 1, did not.
         learning_rate: Peak of the schedule.
         head_learning_rate: That of the training heads; left out is `learning_rate`.
-        schedule: "linear" decays to 0, "constant" does not, "steps" goes to the next of `rates` at each milestone.
-        milestones: Steps done when the rate changes, ascending; for "steps".
+        schedule: "linear" decays to 0, "constant" changes at `milestones` alone.
+        milestones: Steps done when the rate becomes the next of `rates`, ascending; left out is none.
         rates: Learning rate from each milestone on.
         warmup_steps: Linear rise from 0 to the peak.
         weight_decay: On every weight that is not a bias or a norm; decoupled in "adamw", else added to the gradient.
@@ -194,7 +194,7 @@ class Train(Section):
     bias_correction: Flag | None = None
     learning_rate: Positive = 3e-5
     head_learning_rate: Positive | None = None
-    schedule: Literal["linear", "constant", "steps"] = "linear"
+    schedule: Literal["linear", "constant"] = "linear"
     milestones: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
     rates: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
     warmup_steps: Whole = 0

@@ -224,9 +224,11 @@ def _check_budget(draft: Draft, problems: Problems) -> None:
 
 def _check_optimizer(train: Train, problems: Problems) -> None:
     milestones, rates = train.milestones or (), train.rates or ()
-    if (train.schedule == "steps") != bool(milestones) or len(milestones) != len(rates):
-        message = 'schedule = "steps" takes `milestones` and as many `rates`, and no other schedule does'
-        problems.add(("train", "schedule"), message)
+    if len(milestones) != len(rates):
+        message = f"{len(milestones)} milestones and {len(rates)} rates: each milestone takes one rate"
+        problems.add(("train", "milestones" if milestones else "rates"), message)
+    elif milestones and train.schedule != "constant":
+        problems.add(("train", "milestones"), 'are for schedule = "constant"', at_key=True)
     elif list(milestones) != sorted(set(milestones)):
         problems.add(("train", "milestones"), "should ascend")
     if train.bias_correction is not None and train.optimizer not in (None, "adamw"):

@@ -115,8 +115,7 @@ def test_evaluate_refuses(options, says, parts, capsys):
     assert "Traceback" not in err
 
 
-def test_evaluate_an_unknown_model(capsys, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+def test_evaluate_an_unknown_model(capsys):
     code, out, err = evaluate("mini_enn", capsys=capsys)
     assert (code, out) == (3, "")
     assert "'mini_enn'" in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def test_recipes_say_whether_they_run_here_and_what_they_need_otherwise(capsys):
 @pytest.mark.parametrize("width", [80, 120])
 def test_nothing_is_cut_in_a_terminal(width, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: type("Size", (), {"columns": width})())
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((width, 24)))
     for words in (["list"], ["list", "recipes"], ["list", "studies"]):
         _, out, _ = cse(*words, capsys=capsys)
         plain = re.sub(r"\x1b\[[\d;]*m", "", out)

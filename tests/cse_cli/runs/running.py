@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 
 import pytest
+import typer.main
 
 from cse_cli.app import run
+
+typer.main.get_command = cache(typer.main.get_command)  # reads every command's options anew at each call: 0.1 s
 
 
 def exit_code_of(*arguments: str) -> int:

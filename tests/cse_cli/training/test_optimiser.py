@@ -37,7 +37,7 @@ def test_biases_and_norms_are_not_decayed_and_frozen_weights_are_left_out() -> N
 
 
 def test_rates_change_at_milestones() -> None:
-    settings = Train(learning_rate=1.0, schedule="steps", milestones=(2, 3), rates=(0.5, 0.25))
+    settings = Train(learning_rate=1.0, schedule="constant", milestones=(2, 3), rates=(0.5, 0.25))
     assert [learning_rate(settings, step, 5) for step in range(5)] == [1.0, 1.0, 0.5, 0.25, 0.25]
 
 

@@ -158,6 +158,7 @@ def test_two_parameters_never_set_the_same_path():
         search_space(load("ifcl_en"), ["temperature", "losses.identical.temperature"])
 
 
+@pytest.mark.exhaustive
 def test_every_range_that_is_declared_holds_in_the_shipped_recipes():
     """The ends of a range beside a parameter are values that a recipe takes, whichever component has it."""
     seen: set[tuple[str, str]] = set()
