@@ -174,9 +174,7 @@ def _check_seeds(couple: Couple, planned: int | None) -> None:
         raise CseError(
             f"--planned {planned}: {which} share {counted(len(shared), 'seed')}, "
             + ("and a look before the last is one more look" if few else "so some were added to the plan"),
-            "run the others first, or leave out --planned"
-            if few
-            else "leave out --planned: any number may be looked at",
+            "run the others first, or leave out --planned" if few else "leave out --planned: seeds may then be added",
         )
 
 
@@ -255,7 +253,7 @@ def _compare_metric(metric: str, couple: Couple, evidence: Evidence) -> MetricCo
 def _judge(comparisons: Sequence[Comparison], names: Mapping[str, str], planned: int | None) -> Iterable[Comparison]:
     """Yield the comparisons with p-values corrected together, and with what these allow to say."""
     seeds = _corrected(comparisons, lambda one: _p_over_seeds(one.over_seeds, planned))
-    pairs = _corrected(comparisons, lambda one: one.on_pairs and one.on_pairs.p)
+    pairs = _corrected(comparisons, lambda one: None if one.on_pairs is None else one.on_pairs.p)
     for place, comparison in enumerate(comparisons):
         judged: list[MetricComparison] = []
         headline = ""

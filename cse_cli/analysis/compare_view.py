@@ -106,9 +106,9 @@ def legend_lines(document: ComparisonDocument, *, narrow: bool = False) -> list[
     """Return what the tables' columns mean, and how far they can be trusted."""
     effect = "" if narrow else "d: Cohen's d_z; "
     lines = [
-        f"p: paired t-test over seeds, two-sided; {effect}needed: seeds to see a "
-        "difference of this size in 80 % of tries in one look at 5 %, a rough estimate: it takes the difference and the spread of "
-        "these few seeds for the true ones"
+        f"p: paired t-test over seeds, two-sided; {effect}needed: seeds to see a difference of this size in 80 % of "
+        "tries, in one look at 5 %; a rough estimate: it takes the difference and the spread of these few seeds for "
+        "the true ones"
     ]
     lines += _correction_lines(document)
     smallest = {len(c.seeds): 2.0 ** (1 - len(c.seeds)) for c in document.comparisons if 1 < len(c.seeds) < 6}

@@ -1,4 +1,4 @@
-"""p-values where more than one thing is tested: several metrics, several comparisons, several looks at a growing sample.
+"""p-values where more than one thing is tested at once: several metrics, several comparisons, the cells of a row.
 
 The level of 5 % is that of all of them together: of 100 outputs about equal methods at most five show any difference.
 """

@@ -61,8 +61,8 @@ class Score(BaseModel):
         std: Sample standard deviation over the seeds; None for a single one. In a paper's row, as printed.
         n: Seeds behind the mean.
         reference: What it is compared with: the paper's number, or the untrained encoder's.
-        p: Two-sided, of no difference from the reference; None where nothing is tested: fewer than two seeds, or seeds
-            that all give the same.
+        p: Two-sided, of no difference from the reference; None where nothing is tested. Corrected for looks
+            and, once the row is complete, for its cells.
         significant: Whether the difference is larger than the seeds' spread explains; never without a p-value.
         comparable: Whether the printed number is the same quantity as ours: metric, split, aggregate and N.
         marks: What a reader must know of it before comparing.
@@ -167,8 +167,12 @@ def _score(
 ) -> Score:
     n, mean = len(values), fmean(values)
     p = None
-    if n > 1 and reference is not None and (error := stdev(differences) * spread) > ROUNDING * max(1.0, abs(mean)):
-        p = float(2 * stdtr(n - 1, -abs(mean - reference) / error))
+    if n > 1 and reference is not None:
+        rounding = ROUNDING * max(1.0, abs(mean))
+        if (error := stdev(differences) * spread) > rounding:
+            p = float(2 * stdtr(n - 1, -abs(mean - reference) / error))
+        else:
+            p = float(abs(mean - reference) <= rounding)
         p = p if planned else p_at_any_look(p, n)
     std = stdev(values) if n > 1 else None
     return Score(mean=mean, std=std, n=n, reference=reference, p=p, significant=p is not None and p < LEVEL)

@@ -15,8 +15,8 @@ In a table that scores nothing else it is the mean of the seven English STS sets
 """
 
 Doubt = Literal[
-    "misprint", "illegible", "other_aggregate", "other_metric", "other_split", "bold_not_maximum", "selection_unknown", "test_selected",
-    "transductive", "rerun", "text_only", "disagrees", "not_reproducible", "unused", "wording",
+    "misprint", "illegible", "other_aggregate", "other_metric", "other_split", "bold_not_maximum", "selection_unknown",
+    "test_selected", "transductive", "rerun", "text_only", "disagrees", "not_reproducible", "unused", "wording",
 ]  # fmt: skip
 
 
