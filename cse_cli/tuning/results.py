@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cse_cli.analysis.evidence import p_text, seeds_text
 from cse_cli.core.multiple import correct_named
-from cse_cli.core.stats import LEVEL, Paired, p_at_any_look
+from cse_cli.core.stats import FIRST_LOOK, LEVEL, Paired, p_at_any_look
 from cse_cli.runs.driver import is_driven
 from cse_cli.tuning.lease import is_leased
 from cse_cli.tuning.ranges import Value
@@ -343,6 +343,8 @@ def confirmation_sentence(confirmation: Confirmation) -> str:
         return f"not confirmed: {gain}, so no gain at all"
     if p is None:
         return f"not confirmed: {gain}, which has no spread to test with"
+    if len(over.seeds) < FIRST_LOOK:
+        return f"not confirmed: {gain} may be chance: it is tested from {FIRST_LOOK} seeds on"
     needed = over.seeds_needed
     more = "" if needed is None else f"; to tell a gain of this size in one look takes {seeds_text(needed)} seeds"
     return f"not confirmed: {gain} may be chance ({p_text(p)}{looked}){more}"
