@@ -149,7 +149,7 @@ def rates(tables: int, paths: int) -> Iterator[Rate]:
 
     Args:
         tables: Simulated tables and rows of each kind.
-        paths: Simulated sequences of seeds; a tenth of them where there are more than ten looks.
+        paths: Simulated sequences of seeds.
     """
     made: list[Callable[[np.random.Generator], Rate]] = []
     for correlation in (0.3, 0.6):
@@ -168,7 +168,8 @@ def rates(tables: int, paths: int) -> Iterator[Rate]:
     p = running_p(np.random.default_rng(len(made)), paths, 10)
     yield looked(p, SCHEDULE, "one metric, looked at with 3, 5 and 10 seeds")
     yield looked(p, range(3, 11), "one metric, at every number from 3 to 10")
-    p = running_p(np.random.default_rng(len(made) + 1), paths // 10, 100)
+    rng = np.random.default_rng(len(made) + 1)
+    p = np.concatenate([running_p(rng, paths // 20, 100) for _ in range(20)])
     for most in (30, 100):
         yield looked(p, range(3, most + 1), f"one metric, at every number from 3 to {most}")
 
