@@ -87,6 +87,10 @@ def compare(
     ] = None,
     bootstrap: Annotated[int, typer.Option(min=100, help="Resamples of the sentence pairs.")] = 2000,
     pairwise: Annotated[bool, typer.Option("--pairwise", help="Every two, instead of each with the first.")] = False,
+    planned: Annotated[
+        int | None,
+        typer.Option(min=2, help="Seeds planned before the first look: one test. Default: looks at any number."),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Compare methods: what differs in their recipes, over the same seeds, and on the same sentence pairs."""
@@ -97,7 +101,7 @@ def compare(
     from cse_cli.tracking.reader import finished_results
 
     methods = find_methods(runs, finished_results())
-    document = comparison.compare(methods, metric or (), bootstrap, pairwise=pairwise)
+    document = comparison.compare(methods, metric or (), bootstrap, pairwise=pairwise, planned=planned)
     if json_:
         write_json(document.model_dump(mode="json"))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal
 
@@ -18,8 +18,10 @@ from cse_cli.analysis.evidence import (
     verdict,
 )
 from cse_cli.analysis.runs import Change, Method, read_resolved, recipe_changes
+from cse_cli.core.formatting import counted
+from cse_cli.core.multiple import correct_together
 from cse_cli.core.results import Result, main_metric, metric_value
-from cse_cli.core.stats import Paired, compare_paired, holm
+from cse_cli.core.stats import LEVEL, Paired, compare_paired, looks_text, p_at_any_look
 from registry.errors import CseError
 from registry.papers import AVERAGE
 
@@ -69,8 +71,8 @@ class Comparison(BaseModel):
 
     Args:
         left_out: Letter → seeds that the other does not have.
-        primary: Of the metrics, what the methods are judged by.
-        headline: What may be said of it, in one sentence.
+        primary: Of the metrics, what the methods are judged by: tested first, the others only where it differs.
+        headline: What may be said of it, in one sentence, and how the other metrics were treated.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -95,23 +97,30 @@ class ComparisonDocument(BaseModel):
     Args:
         changes: Keys of the resolved recipes that are not the same in all; None where a recipe cannot be read.
         circumstances: What else was not the same.
-        corrected_for: Comparisons made together; Holm's correction is for those of them that have a p.
+        corrected_for: Comparisons made together; the correction is for those of them that have a p.
+        planned: Seeds that were planned before the first was looked at; None where any number may have been.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     sides: tuple[MethodSummary, ...]
     changes: tuple[Change, ...] | None
     circumstances: tuple[Change, ...]
     resamples: int
     corrected_for: int
+    planned: int | None = None
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...] = ()
 
 
 def compare(
-    methods: Sequence[Method], metrics: Sequence[str] = (), resamples: int = RESAMPLES, *, pairwise: bool = False
+    methods: Sequence[Method],
+    metrics: Sequence[str] = (),
+    resamples: int = RESAMPLES,
+    *,
+    pairwise: bool = False,
+    planned: int | None = None,
 ) -> ComparisonDocument:
     """Compare each method with the first, or every two.
 
@@ -120,13 +129,15 @@ def compare(
         metrics: None means each evaluator's main metric, and the average where it can be made.
         resamples: Data sets drawn from the sentence pairs.
         pairwise: Compare every two.
+        planned: Seeds that were planned before the first was looked at: one test with all of them, which needs no
+            correction for looks. None means that seeds may have been added after looking.
 
     Raises:
-        CseError: Two have no seed in common, or nothing to compare.
+        CseError: Two have no seed in common, another number than was planned, or nothing to compare.
     """
     couples = list(combinations(methods, 2)) if pairwise else [(methods[0], method) for method in methods[1:]]
     for couple in couples:
-        _check_seeds(couple)
+        _check_seeds(couple, planned)
     recipes: Recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
     chosen = find_metrics(metrics, [run for method in methods for run in method.runs.values()])
     of_couples = [chosen or _shared_metrics(couple) for couple in couples]
@@ -139,7 +150,8 @@ def compare(
         circumstances=tuple(_circumstances(methods)),
         resamples=resamples,
         corrected_for=len(couples),
-        comparisons=tuple(_judge(plain, {method.letter: method.name for method in methods})),
+        planned=planned,
+        comparisons=tuple(_judge(plain, {method.letter: method.name for method in methods}, planned)),
         notes=tuple(_notes(methods, recipes)),
     )
 
@@ -148,13 +160,21 @@ def _seeds(couple: Couple) -> list[int]:
     return sorted(couple[0].runs.keys() & couple[1].runs.keys())
 
 
-def _check_seeds(couple: Couple) -> None:
-    if not _seeds(couple):
+def _check_seeds(couple: Couple, planned: int | None) -> None:
+    if not (shared := _seeds(couple)):
         has = " and ".join(f"{method.name} has {', '.join(map(str, method.runs))}" for method in couple)
         missing = next(iter(couple[0].runs))
         raise CseError(
             f"no seed in common: {has}; runs are compared seed by seed",
             f"`cse run {couple[1].latest.recipe} --seed {missing}` makes one that can be",
+        )
+    if planned is not None and len(shared) != planned:
+        which = " and ".join(method.name for method in couple)
+        few = len(shared) < planned
+        raise CseError(
+            f"--planned {planned}: {which} share {counted(len(shared), 'seed')}, "
+            + ("and a look before the last is one more look" if few else "so some were added to the plan"),
+            "run the others first, or leave out --planned" if few else "leave out --planned: seeds may then be added",
         )
 
 
@@ -230,37 +250,54 @@ def _compare_metric(metric: str, couple: Couple, evidence: Evidence) -> MetricCo
     )
 
 
-def _judge(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> Iterable[Comparison]:
-    """Yield the comparisons with p-values corrected over those of one metric, and with what these allow to say."""
-    seeds, pairs = (_corrected(comparisons, field) for field in ("over_seeds", "on_pairs"))
+def _judge(comparisons: Sequence[Comparison], names: Mapping[str, str], planned: int | None) -> Iterable[Comparison]:
+    """Yield the comparisons with p-values corrected together, and with what these allow to say."""
+    seeds = _corrected(comparisons, lambda one: _p_over_seeds(one.over_seeds, planned))
+    pairs = _corrected(comparisons, lambda one: None if one.on_pairs is None else one.on_pairs.p)
     for place, comparison in enumerate(comparisons):
         judged: list[MetricComparison] = []
         headline = ""
         for one in comparison.metrics:
-            p, tests = seeds.get((place, one.metric), (None, 1))
-            over_seeds = one.over_seeds.model_copy(update={"p_adjusted": p})
-            on_pairs = one.on_pairs and one.on_pairs.model_copy(update={"p_adjusted": pairs[place, one.metric][0]})
-            said = verdict(comparison.second, over_seeds, on_pairs, one.more_is_better, tests)
+            over_seeds = one.over_seeds.model_copy(update={"p_adjusted": seeds[place, one.metric]})
+            on_pairs = one.on_pairs and one.on_pairs.model_copy(update={"p_adjusted": pairs[place, one.metric]})
+            n = len(over_seeds.seeds)
+            looks = looks_text(n, planned=n == planned)
+            said = verdict(comparison.second, over_seeds, on_pairs, one.more_is_better, looks)
             update = {"over_seeds": over_seeds, "on_pairs": on_pairs, "finding": said.finding, "verdict": said.sentence}
             judged.append(one.model_copy(update=update))
             if one.metric == comparison.primary:
-                named = verdict(names[comparison.second], over_seeds, on_pairs, one.more_is_better, tests)
+                named = verdict(names[comparison.second], over_seeds, on_pairs, one.more_is_better, looks)
                 headline = f"{one.metric}, against {names[comparison.first]}: {named.sentence}"
+        headline += _others_clause(comparison.primary, seeds[place, comparison.primary], len(judged) - 1)
         yield comparison.model_copy(update={"metrics": tuple(judged), "headline": headline})
 
 
-def _corrected(comparisons: Sequence[Comparison], field: str) -> dict[tuple[int, str], tuple[float, int]]:
-    """Return place of a comparison and metric → Holm's p over the comparisons of the metric, and how many have one."""
-    found: dict[str, dict[int, float]] = {}
-    for place, comparison in enumerate(comparisons):
-        for one in comparison.metrics:
-            test = getattr(one, field)
-            if test is not None and test.p is not None:
-                found.setdefault(one.metric, {})[place] = test.p
+def _p_over_seeds(seeds: Paired, planned: int | None) -> float | None:
+    """Return the p-value of a metric by itself, for the one look that was planned or for any number of looks."""
+    n = len(seeds.seeds)
+    return seeds.p if seeds.p is None or n == planned else p_at_any_look(seeds.p, n)
+
+
+def _others_clause(primary: str, p: float | None, others: int) -> str:
+    """Return how the metrics besides the primary one are treated."""
+    if not others or p is None:
+        return ""
+    rest = "the other one is" if others == 1 else f"the {others} others are"
+    if p < LEVEL:
+        return f". Primary metric: {primary}; {rest} corrected together by Holm's procedure"
+    return f". Primary metric: {primary}; as it shows no difference, {rest} not tested"
+
+
+def _corrected(
+    comparisons: Sequence[Comparison], p_of: Callable[[MetricComparison], float | None]
+) -> dict[tuple[int, str], float | None]:
+    """Return place of a comparison and metric → p corrected for all metrics of all comparisons, the primary first."""
+    ordered = [sorted(one.metrics, key=lambda m: m.metric != one.primary) for one in comparisons]
+    corrected = correct_together([[p_of(metric) for metric in metrics] for metrics in ordered])
     return {
-        (place, metric): (p, len(tests))
-        for metric, tests in found.items()
-        for place, p in zip(tests, holm(list(tests.values())), strict=True)
+        (place, metric.metric): p
+        for place, (metrics, values) in enumerate(zip(ordered, corrected, strict=True))
+        for metric, p in zip(metrics, values, strict=True)
     }
 
 

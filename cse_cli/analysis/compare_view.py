@@ -16,7 +16,7 @@ from cse_cli.analysis.runs import Change
 from cse_cli.analysis.settings import short_setting
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
-from cse_cli.core.stats import LEVEL, MOST_SEEDS
+from cse_cli.core.stats import FIRST_LOOK, LEVEL, MOST_SEEDS
 from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich, as_rich_parts, plain_table
 
 _NARROW = 110
@@ -106,14 +106,11 @@ def legend_lines(document: ComparisonDocument, *, narrow: bool = False) -> list[
     """Return what the tables' columns mean, and how far they can be trusted."""
     effect = "" if narrow else "d: Cohen's d_z; "
     lines = [
-        f"p: paired t-test over seeds, two-sided; {effect}needed: seeds to see a "
-        "difference of this size in 80 % of tries at 5 %, a rough estimate: it takes the difference and the spread of "
-        "these few seeds for the true ones"
+        f"p: paired t-test over seeds, two-sided; {effect}needed: seeds to see a difference of this size in 80 % of "
+        "tries, in one look at 5 %; a rough estimate: it takes the difference and the spread of these few seeds for "
+        "the true ones"
     ]
-    if document.corrected_for > 1:
-        lines.append("p is corrected by Holm's procedure for the comparisons of each metric; intervals are not")
-    if (tested := max(len(comparison.metrics) for comparison in document.comparisons)) > 1:
-        lines.append(f"{tested} metrics are tested, each at 5 %: of equal methods one metric in twenty seems different")
+    lines += _correction_lines(document)
     smallest = {len(c.seeds): 2.0 ** (1 - len(c.seeds)) for c in document.comparisons if 1 < len(c.seeds) < 6}
     lines += [f"Wilcoxon: signed-rank test; {n} seeds cannot give less than p = {p:.4g}" for n, p in smallest.items()]
     if any(one.on_pairs for comparison in document.comparisons for one in comparison.metrics):
@@ -121,6 +118,20 @@ def legend_lines(document: ComparisonDocument, *, narrow: bool = False) -> list[
             f"bootstrap: {document.resamples:,} resamples of the pairs, the trained models fixed, mean over seeds; "
             "Williams, Steiger: p, or seeds with p < 0.05"
         )
+    return lines
+
+
+def _correction_lines(document: ComparisonDocument) -> list[str]:
+    """Return what the p-values over seeds are corrected for; the intervals and Wilcoxon's p are not."""
+    if document.planned is None:
+        looks = f"p holds however often was looked while seeds were added, from {FIRST_LOOK} on: (seeds + 1) × p"
+        lines = [f"{looks}; --planned N: N seeds were planned, and looked at once"]
+    else:
+        lines = [f"{document.planned} seeds were planned and are looked at once: p needs no correction for looks"]
+    if max(len(comparison.metrics) for comparison in document.comparisons) > 1:
+        lines.append("metrics: the primary one is tested at 5 %, and where it differs the others, by Holm's procedure")
+    if document.corrected_for > 1:
+        lines.append(f"{document.corrected_for} comparisons share the 5 % by a graph of Holm's kind; intervals do not")
     return lines
 
 

@@ -92,7 +92,7 @@ class OnPairs(BaseModel):
         pairs: Sentence pairs, of all evaluators together for an average.
         resamples: Data sets drawn.
         p: Two-sided, of the bootstrap: twice the share of resamples on the other side of 0.
-        p_adjusted: After Holm's correction for the comparisons of this metric made together.
+        p_adjusted: Corrected for metrics and comparisons, as that over seeds.
         of_seeds: Each seed by itself; these tests share their pairs, so their p-values are not to be joined.
     """
 
@@ -299,7 +299,7 @@ class Verdict:
     """A finding and its sentence.
 
     Args:
-        finding: "different" where the paired t-test over seeds rejects equality after Holm's correction, and never
+        finding: "different" where the paired t-test over seeds rejects equality after all corrections, and never
             else; "undecided" where it does not; "equal" where no seed shows a difference; "constant" where every seed
             shows the same one, so that seeds test nothing; "one_seed" where there is no spread to test with.
         sentence: The second of the two is its subject.
@@ -309,7 +309,7 @@ class Verdict:
     sentence: str
 
 
-def verdict(second: str, seeds: Paired, pairs: OnPairs | None, more_is_better: bool, tests: int = 1) -> Verdict:
+def verdict(second: str, seeds: Paired, pairs: OnPairs | None, more_is_better: bool, looks: str) -> Verdict:
     """Return what may be said of a metric.
 
     Args:
@@ -317,13 +317,13 @@ def verdict(second: str, seeds: Paired, pairs: OnPairs | None, more_is_better: b
         seeds: Over the seeds.
         pairs: On the same sentence pairs, where there are any.
         more_is_better: Whether the higher score is the better one; else it is only called higher.
-        tests: Comparisons of this metric made together, for which the p-values are corrected.
+        looks: How often may have been looked at seeds, as `multiple.looks_text` says.
     """
-    finding, text = _finding(second, seeds, ("better", "worse") if more_is_better else ("higher", "lower"), tests)
+    finding, text = _finding(second, seeds, ("better", "worse") if more_is_better else ("higher", "lower"), looks)
     return Verdict(finding, text if finding == "equal" else text + _pairs_clause(finding, pairs, seeds.difference))
 
 
-def _finding(second: str, seeds: Paired, words: tuple[str, str], tests: int) -> tuple[Finding, str]:
+def _finding(second: str, seeds: Paired, words: tuple[str, str], looks: str) -> tuple[Finding, str]:
     n, gap, which = len(seeds.seeds), _size(abs(seeds.difference)), words[0 if seeds.difference > 0 else 1]
     if seeds.difference == 0 and not seeds.std:
         return "equal", f"no difference in {'the one seed' if n == 1 else f'any of {n} seeds'}"
@@ -334,10 +334,10 @@ def _finding(second: str, seeds: Paired, words: tuple[str, str], tests: int) -> 
         return "constant", f"{alike}: the seed changes nothing, so seeds test nothing"
     half = _size(((seeds.high or 0.0) - (seeds.low or 0.0)) / 2)
     if seeds.p_adjusted is not None and seeds.p_adjusted < LEVEL:
-        return "different", f"{second} is {which} by {gap} ± {half} ({n} seeds, {p_text(seeds.p_adjusted)})"
-    text = f"not distinguishable with {n} seeds: {second} is {gap} ± {half} {which}"
+        return "different", f"{second} is {which} by {gap} ± {half} ({n} seeds, {looks}, {p_text(seeds.p_adjusted)})"
+    text = f"not distinguishable with {n} seeds, {looks}: {second} is {gap} ± {half} {which}"
     if seeds.p is not None and seeds.p < LEVEL:
-        text += f"; it would be by itself ({p_text(seeds.p)}), not as one of {tests} comparisons"
+        text += f"; uncorrected {p_text(seeds.p)}"
     elif seeds.seeds_needed is not None:
         text += f"; {seeds_text(seeds.seeds_needed)} seeds would be needed"
     return "undecided", text

@@ -20,6 +20,7 @@ from cse_cli.analysis.papers import (
     LayoutColumn,
     ScoreRow,
     ScoreTable,
+    compare_with_printed,
     encoder_of,
     field_rows,
     find_printed_row,
@@ -30,7 +31,6 @@ from cse_cli.analysis.papers import (
     printed_beside,
     printed_encoders,
     printed_rows,
-    reference,
     reproduced,
 )
 from cse_cli.analysis.runs import (
@@ -41,8 +41,9 @@ from cse_cli.analysis.runs import (
     recipe_status,
     study_tags,
 )
+from cse_cli.core.multiple import correct_row
 from cse_cli.core.results import Result
-from cse_cli.core.stats import Score, score_against_number, score_against_untrained, score_alone
+from cse_cli.core.stats import Score, score_against_untrained, score_alone
 from cse_cli.recipe.files import recipe_name
 from cse_cli.tracking.reader import finished_results
 from registry import papers
@@ -306,8 +307,8 @@ class _EncoderTable:
             if values and answered is None and before:
                 scores[column.heading] = score_against_untrained(values, before)
             elif values:
-                scores[column.heading] = score_against_number(values, reference(printed.get(column.heading)))
-        return our_row(configuration, scores, answered, best_of)
+                scores[column.heading] = compare_with_printed(values, printed.get(column.heading))
+        return our_row(configuration, correct_row(scores, self.layout.ranking), answered, best_of)
 
     def _untrained(self, chosen: Sequence[Configuration]) -> list[ScoreRow]:
         """Return the encoder before training, once for all recipes that read it alike."""

@@ -19,7 +19,7 @@ from cse_cli.core.tables import Cell, Row, Table, as_latex, as_markdown, as_rich
 from registry.errors import CseError
 from registry.paths import write_atomically
 
-POSITIONS: tuple[Mark, ...] = ("within", "above", "below")
+POSITIONS: tuple[Mark, ...] = ("within", "above", "below", "incomparable")
 """Marks of a difference; the others are doubts about the number itself."""
 SPREAD = "±: sample standard deviation over the seeds, in a paper's row as printed"
 NAMED = 6

@@ -15,14 +15,16 @@ from cse_cli.analysis.papers import (
     ScoreRow,
     ScoreTable,
     Trend,
+    compare_with_printed,
     encoder_of,
     model_name,
     printed_encoders,
     reference,
 )
 from cse_cli.analysis.runs import Configuration, by_seed, changed_settings, last_finished
+from cse_cli.core.multiple import correct_row
 from cse_cli.core.results import Result
-from cse_cli.core.stats import Score, score_against_number
+from cse_cli.core.stats import Score
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.study import Study, load_study, studies_of
@@ -136,16 +138,24 @@ def _answers(configuration: Configuration, printed: PrintedRow) -> bool:
 
 def _beside_printed(configuration: Configuration, table: Table, row: ScoreRow) -> dict[str, Score]:
     """Return our cells of a paper's table, each compared with the printed one."""
-    return {
+    compared = {
         column.name: _compared(values, row.scores.get(column.name))
         for column in table.columns
         if (values := _column_values(configuration, column, table))
     }
+    return correct_row(compared, _primary(table))
 
 
-def _compared(values: Sequence[float], printed: Score | None, *, same_encoder: bool = True) -> Score:
+def _primary(table: Table) -> str:
+    """Return the column that a row is judged by: the average, else the first."""
+    return next((column for column in table.columns if column.evaluator == AVERAGE), table.columns[0]).name
+
+
+def _compared(
+    values: Sequence[float], printed: Score | None, *, same_encoder: bool = True, planned: bool = False
+) -> Score:
     """Compare with a printed number; shown with as many decimals as it has, two at least."""
-    score = score_against_number(values, reference(printed) if same_encoder else None)
+    score = compare_with_printed(values, printed if same_encoder else None, planned=planned)
     return score if printed is None else score.model_copy(update={"digits": max(2, printed.digits)})
 
 
@@ -270,8 +280,11 @@ def _study_row(
     """Return one row of what may be several cells: a printed row's columns can be runs of their own."""
     scores: dict[str, Score] = {}
     notes: list[str] = []
-    for cell, configuration in runs:
-        ours = our_row(configuration, dict(_cell_scores(study, cell, configuration, printed, row)), printed)
+    compared = [dict(_cell_scores(study, cell, configuration, printed, row)) for cell, configuration in runs]
+    together = {column: score for of_cell in compared for column, score in of_cell.items()}
+    corrected = correct_row(together, _primary(printed.table))
+    for (_, configuration), of_cell in zip(runs, compared, strict=True):
+        ours = our_row(configuration, {column: corrected[column] for column in of_cell}, printed)
         scores |= ours.scores
         notes += [note for note in ours.notes if ours.scores and note != ONE_SEED]  # its mark says so, cell by cell
     first = runs[0][1]
@@ -294,8 +307,8 @@ def _cell_scores(
         if cell.columns and column.name not in cell.columns:
             continue
         if values := _study_values(study, column, printed.table, configuration):
-            same = _same_encoder(configuration, printed)
-            yield column.name, _compared(values, row.scores.get(column.name), same_encoder=same)
+            same, planned = _same_encoder(configuration, printed), configuration.seeds == tuple(study.seed_list)
+            yield column.name, _compared(values, row.scores.get(column.name), same_encoder=same, planned=planned)
 
 
 def _study_values(study: Study, column: Column, table: Table, configuration: Configuration) -> Sequence[float]:

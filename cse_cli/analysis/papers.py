@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from cse_cli.analysis.runs import Configuration
-from cse_cli.core.stats import Mark, Score
+from cse_cli.core.stats import Mark, Score, score_against_number
 from registry import papers
 from registry.papers import AVERAGE, PaperTables, Table
 
@@ -178,6 +178,7 @@ class PrintedRow:
                 found[column.name] = Score(
                     mean=value,
                     std=std,
+                    comparable=self.table.comparable(self.name, column.name),
                     marks=("doubtful",) if flag is not None else (),
                     implied=flag.implied if flag is not None and flag.kind in MISPRINTS else None,
                     digits=len(cell.partition(".")[2]),
@@ -190,6 +191,14 @@ def reference(score: Score | None) -> float | None:
     if score is None:
         return None
     return score.mean if score.implied is None else score.implied
+
+
+def compare_with_printed(values: Sequence[float], printed: Score | None, *, planned: bool = False) -> Score:
+    """Compare our seeds with a printed cell; where it is another quantity, the difference is shown and not tested."""
+    score = score_against_number(values, reference(printed), planned=planned)
+    return (
+        score if printed is None or printed.comparable else score.with_p(None).model_copy(update={"comparable": False})
+    )
 
 
 def printed_rows() -> Iterator[PrintedRow]:
@@ -262,7 +271,7 @@ class Layout:
 
     @property
     def ranking(self) -> str:
-        """Heading of the column that sorts: the average where there is one."""
+        """Heading of the column that sorts and that a row is judged by: the average where there is one."""
         averages = [column for column in self.columns if column.evaluator == AVERAGE]
         scores = [column for column in self.columns if column.metric == self.score]
         return (averages or scores or self.columns)[0].heading

@@ -11,7 +11,8 @@ from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel, ConfigDict, Field
 
 from cse_cli.analysis.evidence import p_text, seeds_text
-from cse_cli.core.stats import LEVEL, Paired
+from cse_cli.core.multiple import correct_named
+from cse_cli.core.stats import FIRST_LOOK, LEVEL, Paired, p_at_any_look
 from cse_cli.runs.driver import is_driven
 from cse_cli.tuning.lease import is_leased
 from cse_cli.tuning.ranges import Value
@@ -72,6 +73,7 @@ class Confirmation(BaseModel):
         values: Parameter → value.
         main: Metric the search maximised; of the others in `paired`, nothing was maximised.
         paired: "evaluator.metric" → the recipe's own (first) and the found values (second), seed by seed.
+        looks: Numbers of seeds at which these values have been compared, this one included.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -80,12 +82,30 @@ class Confirmation(BaseModel):
     values: dict[str, Value | None]
     main: str
     paired: dict[str, Paired]
+    looks: tuple[int, ...] = ()
+
+    @property
+    def p_values(self) -> dict[str, float | None]:
+        """Metric → p that holds however often was looked; the other metrics are tested where the main one differs."""
+        alone = {
+            name: None if over.p is None else p_at_any_look(over.p, len(over.seeds))
+            for name, over in self.paired.items()
+        }
+        return correct_named(alone, self.main)
 
     @property
     def confirmed(self) -> bool:
         """Whether the gain is larger than the seeds' spread explains."""
-        over = self.paired[self.main]
-        return over.difference > 0 and ((over.p is not None and over.p < LEVEL) or over.constant)
+        over, p = self.paired[self.main], self.p_values[self.main]
+        return over.difference > 0 and ((p is not None and p < LEVEL) or over.constant)
+
+    def after(self, earlier: Confirmation | None) -> Confirmation:
+        """Return it with the looks of an earlier confirmation of the same values, and its own."""
+        known = set() if earlier is None else {*earlier.looks, len(earlier.paired[earlier.main].seeds)}
+        looks = sorted(known | {len(self.paired[self.main].seeds)})
+        p_values = self.p_values
+        paired = {name: over.model_copy(update={"p_adjusted": p_values[name]}) for name, over in self.paired.items()}
+        return self.model_copy(update={"looks": tuple(looks), "paired": paired})
 
 
 class Search(BaseModel):
@@ -315,12 +335,24 @@ def confirmation_sentence(confirmation: Confirmation) -> str:
     over = confirmation.paired[confirmation.main]
     seeds = f"{len(over.seeds)} fresh seed{'' if len(over.seeds) == 1 else 's'}"
     gain = f"{over.difference:+.2f} {confirmation.main} with {seeds}".replace("-", "−", 1 if over.difference < 0 else 0)
+    p = confirmation.p_values[confirmation.main]
+    looked = _looked(confirmation.looks)
     if confirmation.confirmed:
-        return f"confirmed: {gain} ({'the same with each' if over.p is None else p_text(over.p)})"
+        return f"confirmed: {gain} ({'the same with each' if p is None else p_text(p)}{looked})"
     if over.difference <= 0:
         return f"not confirmed: {gain}, so no gain at all"
-    if over.p is None:
+    if p is None:
         return f"not confirmed: {gain}, which has no spread to test with"
+    if len(over.seeds) < FIRST_LOOK:
+        return f"not confirmed: {gain} may be chance: it is tested from {FIRST_LOOK} seeds on"
     needed = over.seeds_needed
-    more = "" if needed is None else f"; to tell a gain of this size takes {seeds_text(needed)} seeds"
-    return f"not confirmed: {gain} may be chance ({p_text(over.p)}){more}"
+    more = "" if needed is None else f"; to tell a gain of this size in one look takes {seeds_text(needed)} seeds"
+    return f"not confirmed: {gain} may be chance ({p_text(p)}{looked}){more}"
+
+
+def _looked(looks: Sequence[int]) -> str:
+    """Return with how many seeds was looked; nothing where that was not recorded."""
+    if not looks:
+        return ""
+    times = "one look" if len(looks) == 1 else f"{len(looks)} looks, with {', '.join(map(str, looks))} seeds"
+    return f", {times}"

@@ -128,7 +128,7 @@ def _confirm(study: Study, found: Search, options: SearchOptions) -> None:
     seeds, name = options.confirm or 0, address(options.storage, found.study).driven(found.study)
     with TuneScreen(quiet=options.quiet) as screen, sole_driver("confirmation", name):
         try:
-            confirmation = confirm(found, seeds, options.request(), screen)
+            confirmation = confirm(found, seeds, options.request(), screen).after(found.best_confirmation)
         except (KeyboardInterrupt, tracking.Terminated):
             screen.confirmation_interrupted(found.study, seeds)
             raise
@@ -232,10 +232,10 @@ def _record_findings(tracker: tracking.Tracker, study: Study, observer: SearchOb
 
 def _record_confirmation(run_id: str, confirmation: Confirmation, observer: SearchObserver) -> None:
     """Record the gain with fresh seeds in the search's run, where this machine's store has it."""
-    over = confirmation.paired[confirmation.main]
+    over, p = confirmation.paired[confirmation.main], confirmation.p_values[confirmation.main]
     metrics = {"confirmation/gain": over.difference, "confirmation/seeds": float(len(over.seeds))}
-    if over.p is not None:
-        metrics["confirmation/p"] = over.p
+    if p is not None:
+        metrics["confirmation/p"] = p
     try:
         tracker = tracking.start("", {}, {}, run_id)
     except UnknownNameError:

@@ -231,11 +231,12 @@ def confirmation_table(confirmation: Confirmation, width: int) -> RichTable:
 
 
 def _confirmation_table(confirmation: Confirmation, *, reach: bool, spread: bool) -> RichTable:
-    rows = []
+    rows, p_values = [], confirmation.p_values
     for name, over in confirmation.paired.items():
         sides = [mean_text(side) if spread else f"{fmean(side):.2f}" for side in (over.first, over.second)]
         limits = [interval(over.low, over.high) if over.low is not None else ""] if reach else []
-        texts = [*sides, signed(over.difference), *limits, "" if over.p is None else p_value(over.p)]
+        p = p_values[name]
+        texts = [*sides, signed(over.difference), *limits, "" if p is None else p_value(p)]
         rows.append(Row(name, tuple(map(Cell, texts)), emphasis="main" if name == confirmation.main else ""))
     headings = ("own", "found", "gain", *(["95 % interval"] if reach else []), "p")
     return as_rich(Table("", headings, tuple(rows)), ruled=True)

@@ -15,9 +15,13 @@ In a table that scores nothing else it is the mean of the seven English STS sets
 """
 
 Doubt = Literal[
-    "misprint", "illegible", "other_aggregate", "other_split", "bold_not_maximum", "selection_unknown", "test_selected",
-    "transductive", "rerun", "text_only", "disagrees", "not_reproducible", "unused", "wording",
+    "misprint", "illegible", "other_aggregate", "other_metric", "other_split", "bold_not_maximum", "selection_unknown",
+    "test_selected", "transductive", "rerun", "text_only", "disagrees", "not_reproducible", "unused", "wording",
 ]  # fmt: skip
+
+
+OTHER_QUANTITY: frozenset[Doubt] = frozenset({"other_aggregate", "other_metric", "other_split"})
+"""Doubts that leave our score beside a printed one and comparable with none."""
 
 
 def _split(cells: Any) -> Any:
@@ -248,6 +252,10 @@ class Table(PaperModel):
     def cell_doubts(self, row: str, column: str) -> tuple[Flag, ...]:
         """Return every flag that bears on one cell: its own, its row's, its column's and the whole table's."""
         return tuple(flag for flag in self.flags if flag.row in (None, row) and flag.column in (None, column))
+
+    def comparable(self, row: str, column: str) -> bool:
+        """Return whether our score is the quantity that is printed: by metric, split, aggregate and sample size."""
+        return not any(flag.kind in OTHER_QUANTITY for flag in self.cell_doubts(row, column))
 
 
 class Quoted(PaperModel):

@@ -125,7 +125,7 @@ def test_doubtful_points_of_the_fact_sheet_are_flagged():
     kinds = {identifier: {flag.kind for flag in table.flags} for identifier, table in tables.items()}
     assert {"bold_not_maximum", "other_aggregate", "selection_unknown"} <= kinds["sts_en"]
     assert {"text_only", "disagrees"} <= kinds["ablation"]
-    assert "not_reproducible" in kinds["mutual_information"]
+    assert "other_metric" in kinds["mutual_information"]
     assert [f.implied for f in tables["ablation"].doubts("w/o FI, TL, HQ (SimCSE)")] == [76.85]
 
 

@@ -37,7 +37,7 @@ def two(seeds=(0, 1, 2)) -> None:
 def test_one_versioned_document_with_everything(capsys):
     two()
     found = document(capsys, A, B)
-    assert found["schema_version"] == 1
+    assert found["schema_version"] == 2
     assert [(side["letter"], side["name"], side["seeds"]) for side in found["sides"]] == [
         ("A", A, [0, 1, 2]),
         ("B", B, [0, 1, 2]),
@@ -67,7 +67,9 @@ def test_the_verdict_on_the_average_comes_first(capsys):
     found = document(capsys, A, B)["comparisons"][0]
     assert found["primary"] == "avg"
     average = found["metrics"][-1]
-    assert found["headline"] == f"avg, against {A}: " + average["verdict"].replace("B is", f"{B} is")
+    sentence, _, others = found["headline"].partition(". ")
+    assert sentence == f"avg, against {A}: " + average["verdict"].replace("B is", f"{B} is")
+    assert others == "Primary metric: avg; the 8 others are corrected together by Holm's procedure"
     _, out, _ = cse("compare", A, B, "--bootstrap", "200", capsys=capsys)
     assert out.split("\n")[0] == found["headline"]
 
@@ -161,23 +163,49 @@ def test_each_with_the_first_or_every_two(capsys):
     two()
     for seed in range(3):
         record(C, seed, noise=1.2)
-    plain, every = document(capsys, A, B, C), document(capsys, A, B, C, "--pairwise")
+    plain, every = (document(capsys, A, B, C, "--metric", "avg", *more) for more in ((), ("--pairwise",)))
     assert [(c["first"], c["second"]) for c in plain["comparisons"]] == [("A", "B"), ("A", "C")]
     assert [(c["first"], c["second"]) for c in every["comparisons"]] == [("A", "B"), ("A", "C"), ("B", "C")]
     assert (plain["corrected_for"], every["corrected_for"]) == (2, 3)
     for found in (plain, every):
         tests = [c["metrics"][0]["over_seeds"] for c in found["comparisons"]]
         smallest = min(tests, key=lambda test: test["p"])
-        assert smallest["p_adjusted"] == pytest.approx(min(1, len(tests) * smallest["p"]))
+        assert smallest["p_adjusted"] == pytest.approx(min(1, 4 * len(tests) * smallest["p"]))
     _, out, _ = cse("compare", A, B, C, capsys=capsys)
-    assert "p is corrected by Holm's procedure" in out
+    assert "2 comparisons share the 5 %" in out
+
+
+def test_a_planned_number_of_seeds_is_one_look(capsys):
+    two()
+    (one,) = document(capsys, A, B, "--metric", "avg", "--planned", "3")["comparisons"][0]["metrics"]
+    assert one["over_seeds"]["p_adjusted"] == one["over_seeds"]["p"]
+    assert "(3 seeds, one planned look, p " in one["verdict"]
+    (one,) = document(capsys, A, B, "--metric", "avg")["comparisons"][0]["metrics"]
+    assert "3 seeds, first look" in one["verdict"]
+    assert "share 3 seeds, and a look before the last is one more look" in refused(capsys, A, B, "--planned", "5")
+    assert "so some were added to the plan" in refused(capsys, A, B, "--planned", "2")
+
+
+def test_where_the_primary_metric_shows_no_difference_no_other_is_tested(capsys):
+    for seed, change in enumerate((0.3, -0.2, 0.1)):
+        shared = {task: {"spearman": 60.0 + seed} for task in STS_TASKS}
+        record(A, seed, scores=shared, keep=())
+        other = {task: {"spearman": 60.0 + seed + change} for task in STS_TASKS[:-1]}
+        steady = {STS_TASKS[-1]: {"spearman": 61.0 + seed + change / 1000}}
+        record(B, seed, scores={**other, **steady}, keep=())
+    (comparison,) = document(capsys, A, B)["comparisons"]
+    (last,) = [one for one in comparison["metrics"] if one["metric"].startswith(f"{STS_TASKS[-1]}.")]
+    assert last["over_seeds"]["p"] < 1e-4
+    assert {one["finding"] for one in comparison["metrics"]} == {"undecided"}
+    assert comparison["headline"].endswith("; as it shows no difference, the 7 others are not tested")
 
 
 def test_a_comparison_without_a_p_is_none_to_correct_for(capsys):
     two()
     record(C, 0)
     first, second = document(capsys, A, B, C, "--metric", "stsb")["comparisons"]
-    assert first["metrics"][0]["over_seeds"]["p_adjusted"] == first["metrics"][0]["over_seeds"]["p"]
+    over = first["metrics"][0]["over_seeds"]
+    assert over["p_adjusted"] == pytest.approx(4 * over["p"])  # of three seeds, looked at as often as one likes
     assert second["metrics"][0]["over_seeds"]["p_adjusted"] is None
 
 

@@ -110,7 +110,7 @@ def test_html_is_the_default_and_whole(capsys, folder):
 
 
 def test_beside_the_paper_with_doubts(capsys):
-    for seed in range(2):
+    for seed in range(3):
         last = record("ifcl_en", seed, paper=IFCL, model="bert-base-uncased", scores=FLAT)
     page = report(capsys, last, "--output", "one.md")
     section = page.partition("## Beside the paper")[2].partition("\n## ")[0]

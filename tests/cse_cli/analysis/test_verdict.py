@@ -7,6 +7,8 @@ import pytest
 from cse_cli.analysis.evidence import OnPairs, verdict
 from cse_cli.core.stats import Paired, compare_paired
 
+LOOKS = "one planned look"
+
 
 def seeds(*differences: float) -> Paired:
     return compare_paired(range(len(differences)), [60.0] * len(differences), [60.0 + one for one in differences])
@@ -18,22 +20,25 @@ def pairs(p: float, difference: float = 0.4) -> OnPairs:
     )  # fmt: skip
 
 
-def said(found: Paired, on_pairs: OnPairs | None = None, more_is_better: bool = True, tests: int = 1) -> str:
-    return verdict("B", found, on_pairs, more_is_better, tests).sentence
+def said(found: Paired, on_pairs: OnPairs | None = None, more_is_better: bool = True) -> str:
+    return verdict("B", found, on_pairs, more_is_better, LOOKS).sentence
 
 
 def test_too_few_seeds_say_how_many_it_would_take():
     # mean 0.40, std 1: d = 0.4, which takes 52 (G*Power 3.1); ± is t(0.975; 2) · 1 / √3 = 2.48
     found = seeds(-0.6, 0.4, 1.4)
-    assert verdict("B", found, None, True).finding == "undecided"
-    assert said(found) == "not distinguishable with 3 seeds: B is 0.40 ± 2.48 better; about 52 seeds would be needed"
+    assert verdict("B", found, None, True, LOOKS).finding == "undecided"
+    assert (
+        said(found)
+        == "not distinguishable with 3 seeds, one planned look: B is 0.40 ± 2.48 better; about 52 seeds would be needed"
+    )
 
 
 def test_a_significant_difference_is_told_with_its_interval():
     found = seeds(0.3, 0.4, 0.5, 0.4)
-    assert verdict("B", found, None, True).finding == "different"
-    assert said(found) == "B is better by 0.40 ± 0.13 (4 seeds, p = 0.002)"
-    assert said(seeds(-0.3, -0.4, -0.5, -0.4)) == "B is worse by 0.40 ± 0.13 (4 seeds, p = 0.002)"
+    assert verdict("B", found, None, True, LOOKS).finding == "different"
+    assert said(found) == "B is better by 0.40 ± 0.13 (4 seeds, one planned look, p = 0.002)"
+    assert said(seeds(-0.3, -0.4, -0.5, -0.4)) == "B is worse by 0.40 ± 0.13 (4 seeds, one planned look, p = 0.002)"
 
 
 def test_what_is_not_known_to_be_better_is_only_higher():
@@ -49,14 +54,14 @@ def test_pairs_may_agree_or_not():
 
 def test_pairs_alone_never_make_a_difference_real():
     found = seeds(-0.6, 0.4, 1.4)
-    assert verdict("B", found, pairs(0.001), True).finding == "undecided"
+    assert verdict("B", found, pairs(0.001), True, LOOKS).finding == "undecided"
     assert said(found, pairs(0.001)).startswith("not distinguishable with 3 seeds")
     assert "for these very models" in said(found, pairs(0.001))
     assert "sentence pairs" not in said(found, pairs(0.2))
 
 
 def test_one_seed_decides_nothing():
-    assert verdict("B", seeds(5.0), pairs(0.001), True).finding == "one_seed"
+    assert verdict("B", seeds(5.0), pairs(0.001), True, LOOKS).finding == "one_seed"
     assert said(seeds(5.0)) == "not decided: one seed has no spread; B is 5.00 better with it"
     assert said(seeds(5.0), pairs(0.01)).endswith("more than the choice of sentence pairs explains (p = 0.010)")
     assert said(seeds(5.0), pairs(0.2)).endswith("no more than the choice of sentence pairs explains (p = 0.200)")
@@ -64,22 +69,21 @@ def test_one_seed_decides_nothing():
 
 def test_seeds_that_change_nothing_test_nothing():
     found = seeds(0.4, 0.4, 0.4)
-    assert verdict("B", found, None, True).finding == "constant"
+    assert verdict("B", found, None, True, LOOKS).finding == "constant"
     assert said(found) == "B is 0.40 better with each of 3 seeds alike: the seed changes nothing, so seeds test nothing"
 
 
 def test_equal():
-    assert verdict("B", seeds(0.0, 0.0), None, True).finding == "equal"
+    assert verdict("B", seeds(0.0, 0.0), None, True, LOOKS).finding == "equal"
     assert said(seeds(0.0, 0.0)) == "no difference in any of 2 seeds"
     assert said(seeds(0.0)) == "no difference in the one seed"
 
 
 def test_what_the_correction_takes_back_is_not_called_different():
     found = seeds(0.3, 0.4, 0.5, 0.4).model_copy(update={"p_adjusted": 0.08})
-    assert verdict("B", found, None, True, 10).finding == "undecided"
-    assert said(found, tests=10) == (
-        "not distinguishable with 4 seeds: B is 0.40 ± 0.13 better; it would be by itself (p = 0.002), "
-        "not as one of 10 comparisons"
+    assert verdict("B", found, None, True, LOOKS).finding == "undecided"
+    assert said(found) == (
+        "not distinguishable with 4 seeds, one planned look: B is 0.40 ± 0.13 better; uncorrected p = 0.002"
     )
 
 

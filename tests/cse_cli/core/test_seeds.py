@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from cse_cli.core.stats import MOST_SEEDS, compare_paired, holm, power, seeds_needed, signed_rank
+from cse_cli.core.stats import MOST_SEEDS, compare_paired, power, seeds_needed, signed_rank
 
 
 def test_values_by_hand():
@@ -75,11 +75,3 @@ def test_seeds_needed_at_the_ends():
 def test_two_seeds_and_a_large_effect():
     assert seeds_needed(30.0) == 2
     assert seeds_needed(5.0) == 3
-
-
-def test_holm_by_hand():
-    # sorted 0.005·4, 0.01·3, 0.03·2, 0.04·1 → 0.02, 0.03, 0.06, max(0.06, 0.04)
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
-    assert holm([0.03]) == [0.03]
-    assert holm([]) == []
