@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from cse_cli.analysis.paper_tables import (
@@ -18,6 +18,7 @@ from cse_cli.analysis.paper_tables import (
 from cse_cli.analysis.papers import (
     Layout,
     LayoutColumn,
+    PrintedRow,
     ScoreRow,
     ScoreTable,
     encoder_of,
@@ -300,7 +301,8 @@ class _EncoderTable:
         answered = find_printed_row(paper.key, paper.table, paper.row) if paper else None
         printed = self.layout.printed_scores(answered) if answered else {}
         scores: dict[str, Score] = {}
-        for column in self._columns():
+        for heading_column in self._columns():
+            column = self._as_printed(heading_column, answered)
             values = self.layout.values(configuration, column)
             before = self.layout.values(configuration, column, untrained=True)
             if values and answered is None and before:
@@ -308,6 +310,11 @@ class _EncoderTable:
             elif values:
                 scores[column.heading] = score_against_number(values, reference(printed.get(column.heading)))
         return our_row(configuration, scores, answered, best_of)
+
+    def _as_printed(self, column: LayoutColumn, answered: PrintedRow | None) -> LayoutColumn:
+        """Return a column with the metric of the printed row, where that row has one of its own."""
+        own = answered.table.rows[answered.name].score if answered is not None else None
+        return column if own is None or column not in self.layout.columns else replace(column, metric=own)
 
     def _untrained(self, chosen: Sequence[Configuration]) -> list[ScoreRow]:
         """Return the encoder before training, once for all recipes that read it alike."""
