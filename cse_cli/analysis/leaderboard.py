@@ -42,6 +42,7 @@ from cse_cli.analysis.runs import (
     recipe_status,
     study_tags,
 )
+from cse_cli.analysis.runs_here import RunsHere
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Score, score_against_number, score_against_untrained, score_alone
 from cse_cli.recipe.files import recipe_name
@@ -111,6 +112,11 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     Raises:
         UnknownNameError: There is no such paper, table or encoder.
     """
+    here = RunsHere(runs.results)
+    return [here.told(table) for table in _score_tables(runs, query, here)]
+
+
+def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, here: RunsHere) -> list[ScoreTable]:
     addresses = find_tables(query.paper, query.table) if query.paper or query.table else None
     wanted = [result for result in runs.results if query.wants(result)]
     ran = configurations(wanted, _status_with_studies(runs) if addresses is None else runs.status_of)
@@ -125,7 +131,7 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
         return tables
     found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
     always = query.table is not None or not runs.results
-    tables = [table for address in addresses for table in _paper_tables(*address, ran, found, always=always)]
+    tables = [table for address in addresses for table in _paper_tables(*address, ran, found, here, always=always)]
     return [kept for table in tables if (kept := _filtered(table, query)).rows]
 
 
@@ -150,10 +156,10 @@ def _check_encoder(name: str, ran: Iterable[Configuration]) -> None:
 
 
 def _paper_tables(
-    key: str, identifier: str, ran: Sequence[Configuration], runs: FinishedRuns, *, always: bool
+    key: str, identifier: str, ran: Sequence[Configuration], runs: FinishedRuns, here: RunsHere, *, always: bool
 ) -> Iterator[ScoreTable]:
     """Yield a paper's table once for each study with results, and with the runs that belong to none."""
-    studies = [study_runs(study, runs.results, runs.tags) for study in studies_of_table(key, identifier)]
+    studies = [study_runs(study, runs.results, runs.tags, here.cells_of(study)) for study in studies_of_table(key, identifier)]
     begun = [study for study in studies if study.any]
     yield from (study_table(study, key, identifier) for study in begun)
     table, has_runs = paper_table(key, identifier, ran, {digest for study in begun for digest in study.hashes})

@@ -221,7 +221,12 @@ class StudyRuns:
         )
 
 
-def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str] = MappingProxyType({})) -> StudyRuns:
+def study_runs(
+    study: Study,
+    results: Sequence[Result],
+    tags: Mapping[str, str] = MappingProxyType({}),
+    loaded: Sequence[Cell] | None = None,
+) -> StudyRuns:
     """Return a study's cells with their runs.
 
     A cell's runs are those of its recipe as it is today; where there are none, the newest made for it earlier.
@@ -230,6 +235,7 @@ def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str] 
         study: The study.
         results: Finished runs.
         tags: Run → the study's cell it was made for.
+        loaded: Its cells, where they are known already.
     """
 
     def of(cell: Cell) -> Configuration | None:
@@ -241,7 +247,7 @@ def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str] 
         same = by_seed(run for run in runs if run.recipe_hash == newest)
         return Configuration(tuple(same.values()), "current" if current else "changed")
 
-    return StudyRuns(study, [(cell, of(cell)) for cell in cells(study)])
+    return StudyRuns(study, [(cell, of(cell)) for cell in (cells(study) if loaded is None else loaded)])
 
 
 def studies_of_table(key: str, identifier: str) -> list[Study]:
