@@ -32,12 +32,12 @@ def _paper_counts(held: list[papers.PaperTables]) -> Iterator[str]:
     header = ["", "tables", "cells", "a recipe", "a study", "a data set", "a reason", "figures", "drawn", "in part"]
     counted = [(paper.short, papers.count([paper])) for paper in held] + [("all", papers.count(held))]
     rows = [
-        [name, *(str(n) for n in (c.tables, c.cells, c.recipe, c.study, c.data, c.reason, c.figures, c.drawn, c.partly))]
+        [name, *map(str, (c.tables, c.cells, c.recipe, c.study, c.data, c.reason, c.figures, c.drawn, c.partly))]
         for name, c in counted
     ]
     yield (
-        "What answers the printed cells: a recipe or a study of this project that computes or holds them, whether it has "
-        "run or not (`cse leaderboard --table` says of each cell who ran it), a data set of the catalogue, or nothing "
+        "What answers the printed cells: a recipe or a study of this project that computes or holds them, whether it "
+        "has run or not (`cse leaderboard --table` says of each cell who ran it), a data set of the catalogue, or nothing "
         "but a reason. Last, the figures that ours draws, and those that it draws in part:"
     )
     yield markdown(header, rows)

@@ -159,7 +159,9 @@ def _paper_tables(
     key: str, identifier: str, ran: Sequence[Configuration], runs: FinishedRuns, here: RunsHere, *, always: bool
 ) -> Iterator[ScoreTable]:
     """Yield a paper's table once for each study with results, and with the runs that belong to none."""
-    studies = [study_runs(study, runs.results, runs.tags, here.cells_of(study)) for study in studies_of_table(key, identifier)]
+    studies = [
+        study_runs(study, runs.results, runs.tags, here.cells_of(study)) for study in studies_of_table(key, identifier)
+    ]
     begun = [study for study in studies if study.any]
     yield from (study_table(study, key, identifier) for study in begun)
     table, has_runs = paper_table(key, identifier, ran, {digest for study in begun for digest in study.hashes})

@@ -95,7 +95,7 @@ class SentenceEncoder:
     def _encoded(self, sentences: Sequence[str]) -> tuple[list[str], Tensor]:
         """Return sentences, by length, and their vectors."""
         if self.through is not None:
-            return sentences, self.encode_view(self.through, {self.plans[self.through].column: sentences})
+            return list(sentences), self.encode_view(self.through, {self.plans[self.through].column: sentences})
         rows = self.encoder.vocabulary.ids(sentences, self.max_length)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         batches = list(self._batches([len(rows[i]) for i in order]))

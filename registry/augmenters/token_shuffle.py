@@ -17,13 +17,14 @@ class TokenShuffle(Augmenter):
     """Give the tokens of each sentence each other's positions, at random.
 
     pos ← π(pos), π a random permutation of the places in scope, every one equally likely, drawn from torch's global
-    stream, as dropout is: anew for each sentence, or once for the batch. Ids and mask stay where they are, so [CLS] is still the first place, wherever it now stands.
+    stream, as dropout is: anew for each sentence, or once for the batch. Ids and mask stay where they are, so [CLS] is
+    still the first place, wherever it now stands.
 
     Shapes: positions (B, L) → (B, L).
 
     Source: ConSERT (Yan et al. 2021, section 3.2), in whose code the real tokens are mixed, [CLS] and [SEP] among them;
-    MoCoSE (2022, Table 5, where it costs 2.96 points), in whose code all places are, padding too, by one permutation for
-    the whole batch: `scope = "all"`, `once_per = "batch"`.
+    MoCoSE (2022, Table 5, where it costs 2.96 points), in whose code all places are, padding too, by one permutation
+    for the whole batch: `scope = "all"`, `once_per = "batch"`.
     Doubtful: MoCoSE pads to 32 always, here the places are the batch's width (methods/mocose.md M19).
 
     Args:

@@ -34,8 +34,8 @@ class Ema(Encoder):
     Shapes: as `of`; D is the width behind the heads that are left.
 
     Source: MoCoSE (2022, section 3.2, Algorithm 1) and its code; MoCo (He et al. 2020), BYOL (Grill et al. 2020).
-    Doubtful and settled in methods/mocose.md: gradient through the target (M3, `target_gradient`, `trained`); constant or cosine
-    decay, and T (M6, `schedule`, `total_steps`); order of update and forward pass (M7, `update`).
+    Doubtful and settled in methods/mocose.md: gradient through the target (M3, `target_gradient`, `trained`); constant
+    or cosine decay, and T (M6, `schedule`, `total_steps`); order of update and forward pass (M7, `update`).
 
     Args:
         of: The encoder that is followed; the recipe declares it before this one.

@@ -49,15 +49,16 @@ class TransformerEncoder(Encoder):
             Their dropout stays on.
         augment_at: Where augmenters act: "layer" on the whole embedding layer's output, "word" on the word vectors,
             to which position, segment and normalisation are then added.
-        attend_padding: Whether training lets the blocks attend to padding, as DCLR's code does, which gives them no mask;
-            evaluation never does. Left out is no.
+        attend_padding: Whether training lets the blocks attend to padding, as DCLR's code does, which gives them no
+            mask; evaluation never does. Left out is no.
         random_weights: Same shape, fresh weights: a baseline, and a fast start for tests.
 
     Shapes: ids (B, L) → token vectors (B, L, W) → sentence vectors (B, D). W is D except in ALBERT and small ELECTRA.
 
     Source: SimCSE (Gao et al. 2021) for pooling and head; IFCL (arXiv 2307.10932) §3.1 for the split at the embedding
-    layer. Doubtful: padding is attended to in DCLR's code (methods/dclr.md N8). Settled in methods/ifcl.md: where fusion happens (A3 → `augment_at`), what is frozen (A6 →
-    `freeze`), what the dropout rate covers (A7 → `dropout_scope`).
+    layer. Doubtful: DCLR's code attends to padding (methods/dclr.md N8 → `attend_padding`). Settled in methods/ifcl.md:
+    where fusion happens (A3 → `augment_at`), what is frozen (A6 → `freeze`), what the dropout rate covers (A7 →
+    `dropout_scope`).
     """
 
     def __init__(

@@ -191,6 +191,17 @@ class Table(PaperModel):
                 raise ValueError(f"row '{name}' has {len(row.std)} standard deviations for {len(row.cells)} cells")
             if unknown := set(row.bold) - headings:
                 raise ValueError(f"row '{name}': bold names no column: {sorted(unknown)}")
+        for flag in self.flags:
+            if flag.row is not None and flag.row not in self.rows:
+                raise ValueError(f"a flag names no row: '{flag.row}'")
+            if flag.column is not None and flag.column not in headings:
+                raise ValueError(f"a flag names no column: '{flag.column}'")
+        return self
+
+    @model_validator(mode="after")
+    def _names_what_there_is(self) -> Self:
+        headings = {column.name for column in self.columns}
+        for name, row in self.rows.items():
             if isinstance(row.held_by, dict) and (unknown := set(row.held_by) - headings):
                 raise ValueError(f"row '{name}': held_by names no column: {sorted(unknown)}")
         for column in self.columns:
@@ -198,11 +209,6 @@ class Table(PaperModel):
                 raise ValueError(f"column '{column.name}': `of` and `minus` go together")
             if column.of is not None and (column.of not in headings or column.minus not in self.rows):
                 raise ValueError(f"column '{column.name}': `of` names a column and `minus` a row of the table")
-        for flag in self.flags:
-            if flag.row is not None and flag.row not in self.rows:
-                raise ValueError(f"a flag names no row: '{flag.row}'")
-            if flag.column is not None and flag.column not in headings:
-                raise ValueError(f"a flag names no column: '{flag.column}'")
         return self
 
     @model_validator(mode="after")

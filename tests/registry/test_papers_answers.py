@@ -177,7 +177,8 @@ def test_what_answers_a_cell():
 def test_what_answers_a_number_about_data():
     table = Table.model_validate({
         "number": 1, "caption": "", "metric": "pairs", "varied": "", "kind": "data",
-        "columns": [{"name": "A", "dataset": "stsb"}], "rows": {"r": {"cells": "1", "split": "dev"}, "q": {"cells": "2"}},
+        "columns": [{"name": "A", "dataset": "stsb"}],
+        "rows": {"r": {"cells": "1", "split": "dev"}, "q": {"cells": "2"}},
     })  # fmt: skip
     assert table.answer("r", "A") == Answer("data", "stsb/dev")
     assert table.answer("q", "A") == Answer("data", "stsb")

@@ -140,4 +140,4 @@ def test_it_is_told_in_every_format():
     row = json.loads(to_json(found))["tables"][0]["rows"][0]
     assert row["here"] == [{"columns": [], "state": "run", "seeds": [0, 1, 2], "text": "run here: 3 seeds"}]
     lines = list(csv.DictReader(io.StringIO(to_csv(found))))
-    assert [line["here"] for line in lines if line["source"] == "paper"][0] == "run here: 3 seeds"
+    assert next(line["here"] for line in lines if line["source"] == "paper") == "run here: 3 seeds"
