@@ -37,8 +37,8 @@ def _paper_counts(held: list[papers.PaperTables]) -> Iterator[str]:
     ]
     yield (
         "What answers the printed cells: a recipe or a study of this project that computes or holds them, whether it "
-        "has run or not (`cse leaderboard --table` says of each cell who ran it), a data set of the catalogue, or nothing "
-        "but a reason. Last, the figures that ours draws, and those that it draws in part:"
+        "has run or not (`cse leaderboard --table` says of each cell who ran it), a data set of the catalogue, or "
+        "nothing but a reason. Last, the figures that ours draws, and those that it draws in part:"
     )
     yield markdown(header, rows)
     yield "Why the others have no answer:"
