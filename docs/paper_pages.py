@@ -29,13 +29,17 @@ def paper_tables() -> str:
 
 
 def _paper_counts(held: list[papers.PaperTables]) -> Iterator[str]:
-    header = ["", "tables", "cells", "by a recipe", "by a study", "by neither", "figures", "drawn by ours"]
+    header = ["", "tables", "cells", "a recipe", "a study", "a data set", "a reason", "figures", "drawn", "in part"]
     counted = [(paper.short, papers.count([paper])) for paper in held] + [("all", papers.count(held))]
     rows = [
-        [name, *(str(n) for n in (c.tables, c.cells, c.recipe, c.study, c.reason, c.figures, c.drawn))]
+        [name, *map(str, (c.tables, c.cells, c.recipe, c.study, c.data, c.reason, c.figures, c.drawn, c.partly))]
         for name, c in counted
     ]
-    yield "What answers the printed cells:"
+    yield (
+        "What answers the printed cells: a recipe or a study of this project that computes or holds them, whether it "
+        "has run or not (`cse leaderboard --table` says of each cell who ran it), a data set of the catalogue, or "
+        "nothing but a reason. Last, the figures that ours draws, and those that it draws in part:"
+    )
     yield markdown(header, rows)
     yield "Why the others have no answer:"
     yield markdown(["reason", "cells"], [[cell(why), str(n)] for why, n in counted[-1][1].reasons.items()])
@@ -68,6 +72,7 @@ def _paper_figures(paper: papers.PaperTables) -> str:
     for identifier, figure in paper.figures.items():
         quoted = [f"{q.what} {q.value:g}" + (f" … {q.high:g}" if q.high else "") for q in figure.quoted]
         ours = ", ".join(f"`{a.text}`" if a.kind != "reason" else a.text for a in figure.answers)
+        ours += f"; not: {figure.lacks}" if figure.lacks else ""
         rows.append(
             [figure.number, f"`{identifier}`", *map(cell, (figure.caption, "; ".join(quoted), ours, figure.note))]
         )

@@ -56,6 +56,7 @@ class KnownModel:
         bytes: What is fetched of it, where known.
         tokenizer: The model whose vocabulary it uses, where its repository has none.
         model_type: Its architecture, where its configuration does not say.
+        hidden_size: D of its configuration, where a paper's table prints it.
         note: What else a user should know.
         published: Whether the hub has it; other models are looked for below `$CSE_MODELS` alone.
     """
@@ -67,6 +68,7 @@ class KnownModel:
     bytes: int | None = None
     tokenizer: str | None = None
     model_type: str | None = None
+    hidden_size: int | None = None
     note: str | None = None
     published: bool = True
 

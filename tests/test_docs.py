@@ -76,6 +76,27 @@ def test_every_equation_can_be_set():
     assert done.stdout == ""
 
 
+DOUBT = re.compile(r'\| <a id="(\w+)"></a>')
+METHODS = sorted(page for page in (ROOT / "docs" / "methods").glob("*.md") if page.name != "index.md")
+
+
+def doubts_of(page):
+    """Anchor → cells of the row, of a page's table of doubtful points."""
+    rows = [line for line in text(page).splitlines() if DOUBT.match(line)]
+    return {DOUBT.match(line)[1]: [cell.strip() for cell in line.strip().strip("|").split(" |")] for line in rows}
+
+
+@pytest.mark.parametrize("page", METHODS, ids=lambda page: page.stem)
+def test_every_doubtful_point_names_its_switch_or_says_that_there_is_none(page):
+    points = doubts_of(page)
+    assert points
+    for name, cells in points.items():
+        assert len(cells) == 4, name
+        switch = cells[3]
+        none = re.match(r"misprint, no switch|no switch: \w", switch)
+        assert none or re.search(r"`[^`]+`|\]\(#", switch), f"{name}: {switch!r}"
+
+
 @pytest.mark.docs
 def test_generated_pages_are_current():
     done = subprocess.run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from cse_cli.analysis.paper_tables import (
@@ -18,6 +18,7 @@ from cse_cli.analysis.paper_tables import (
 from cse_cli.analysis.papers import (
     Layout,
     LayoutColumn,
+    PrintedRow,
     ScoreRow,
     ScoreTable,
     compare_with_printed,
@@ -41,6 +42,7 @@ from cse_cli.analysis.runs import (
     recipe_status,
     study_tags,
 )
+from cse_cli.analysis.runs_here import RunsHere
 from cse_cli.core.multiple import correct_row
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Score, score_against_untrained, score_alone
@@ -111,6 +113,11 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     Raises:
         UnknownNameError: There is no such paper, table or encoder.
     """
+    here = RunsHere(runs.results)
+    return [here.told(table) for table in _score_tables(runs, query, here)]
+
+
+def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, here: RunsHere) -> list[ScoreTable]:
     addresses = find_tables(query.paper, query.table) if query.paper or query.table else None
     wanted = [result for result in runs.results if query.wants(result)]
     ran = configurations(wanted, _status_with_studies(runs) if addresses is None else runs.status_of)
@@ -125,7 +132,7 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
         return tables
     found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
     always = query.table is not None or not runs.results
-    tables = [table for address in addresses for table in _paper_tables(*address, ran, found, always=always)]
+    tables = [table for address in addresses for table in _paper_tables(*address, ran, found, here, always=always)]
     return [kept for table in tables if (kept := _filtered(table, query)).rows]
 
 
@@ -150,10 +157,12 @@ def _check_encoder(name: str, ran: Iterable[Configuration]) -> None:
 
 
 def _paper_tables(
-    key: str, identifier: str, ran: Sequence[Configuration], runs: FinishedRuns, *, always: bool
+    key: str, identifier: str, ran: Sequence[Configuration], runs: FinishedRuns, here: RunsHere, *, always: bool
 ) -> Iterator[ScoreTable]:
     """Yield a paper's table once for each study with results, and with the runs that belong to none."""
-    studies = [study_runs(study, runs.results, runs.tags) for study in studies_of_table(key, identifier)]
+    studies = [
+        study_runs(study, runs.results, runs.tags, here.cells_of(study)) for study in studies_of_table(key, identifier)
+    ]
     begun = [study for study in studies if study.any]
     yield from (study_table(study, key, identifier) for study in begun)
     table, has_runs = paper_table(key, identifier, ran, {digest for study in begun for digest in study.hashes})
@@ -301,7 +310,8 @@ class _EncoderTable:
         answered = find_printed_row(paper.key, paper.table, paper.row) if paper else None
         printed = self.layout.printed_scores(answered) if answered else {}
         scores: dict[str, Score] = {}
-        for column in self._columns():
+        for heading_column in self._columns():
+            column = self._as_printed(heading_column, answered)
             values = self.layout.values(configuration, column)
             before = self.layout.values(configuration, column, untrained=True)
             if values and answered is None and before:
@@ -309,6 +319,11 @@ class _EncoderTable:
             elif values:
                 scores[column.heading] = compare_with_printed(values, printed.get(column.heading))
         return our_row(configuration, correct_row(scores, self.layout.ranking), answered, best_of)
+
+    def _as_printed(self, column: LayoutColumn, answered: PrintedRow | None) -> LayoutColumn:
+        """Return a column with the metric of the printed row, where that row has one of its own."""
+        own = answered.table.rows[answered.name].score if answered is not None else None
+        return column if own is None or column not in self.layout.columns else replace(column, metric=own)
 
     def _untrained(self, chosen: Sequence[Configuration]) -> list[ScoreRow]:
         """Return the encoder before training, once for all recipes that read it alike."""

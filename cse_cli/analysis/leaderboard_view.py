@@ -22,6 +22,8 @@ from registry.paths import write_atomically
 POSITIONS: tuple[Mark, ...] = ("within", "above", "below", "incomparable")
 """Marks of a difference; the others are doubts about the number itself."""
 SPREAD = "±: sample standard deviation over the seeds, in a paper's row as printed"
+STATES = ("run", "ready", "needs", "held", "data", "reason")
+"""Order of the lines that say who ran a table's printed cells."""
 NAMED = 6
 """Missing cells that are named."""
 SIDE_BY_SIDE = 3
@@ -144,7 +146,18 @@ def _symbols(score: Score, *, doubts: bool) -> str:
 def remarks(table: ScoreTable) -> list[str]:
     """Return what stands below a table, besides the rows' notes."""
     doubts = table.remarks if table.kind == "encoder" else [f"whole table: {remark}" for remark in table.remarks]
-    return [*doubts, *map(_trend_sentence, table.trends), *missing_cells(table.missing, table.command)]
+    trends = map(_trend_sentence, table.trends)
+    return [*doubts, *who_ran(table.rows), *trends, *missing_cells(table.missing, table.command)]
+
+
+def who_ran(rows: Sequence[ScoreRow]) -> list[str]:
+    """Return who ran the printed cells, or what is lacking: a line for each answer, with its rows, in a fixed order."""
+    found: dict[tuple[int, str], list[str]] = {}
+    for row in rows:
+        for one in row.here:
+            name = f"{row.name} · {', '.join(one.columns)}" if one.columns else row.name
+            found.setdefault((STATES.index(one.state), one.text), []).append(name)
+    return [f"{text} · {'; '.join(dict.fromkeys(names))}" for (_, text), names in sorted(found.items())]
 
 
 def _trend_sentence(one: Trend) -> str:
@@ -230,7 +243,7 @@ def to_latex(tables: Sequence[ScoreTable]) -> str:
 _CSV = (
     "kind", "encoder", "language", "paper", "table", "study", "source", "name", "printed", "answers", "recipe",
     "recipe_hash", "settings", "model", "column", "n", "mean", "std", "reference", "difference", "significant", "marks",
-    "implied", "notes",
+    "implied", "notes", "here",
 )  # fmt: skip
 
 
@@ -247,7 +260,8 @@ def to_csv(tables: Sequence[ScoreTable]) -> str:
             for column, score in row.scores.items():
                 numbers = (score.n, score.mean, score.std, score.reference, score.difference, score.significant)
                 marks = ("; ".join(score.marks), score.implied, "; ".join(row.notes))
-                writer.writerow([*place, *about, *recipe, column, *numbers, *marks])
+                here = next((one.text for one in row.here if not one.columns or column in one.columns), "")
+                writer.writerow([*place, *about, *recipe, column, *numbers, *marks, here])
     return text.getvalue()
 
 

@@ -93,7 +93,7 @@ def paper_table(
         rows.append(row)
         for configuration in shown:
             if _answers(configuration, printed):
-                compared = _beside_printed(configuration, printed.table, row)
+                compared = _beside_printed(configuration, printed, row, shown)
                 rows.append(our_row(configuration, compared, printed))
     table = papers.load(key).tables[identifier]
     made = ScoreTable(
@@ -136,14 +136,38 @@ def _answers(configuration: Configuration, printed: PrintedRow) -> bool:
     return own or (printed.recipe is not None and printed.recipe == configuration.recipe)
 
 
-def _beside_printed(configuration: Configuration, table: Table, row: ScoreRow) -> dict[str, Score]:
-    """Return our cells of a paper's table, each compared with the printed one."""
-    compared = {
-        column.name: _compared(values, row.scores.get(column.name))
-        for column in table.columns
-        if (values := _column_values(configuration, column, table))
-    }
-    return correct_row(compared, _primary(table))
+def _beside_printed(
+    configuration: Configuration, printed: PrintedRow, row: ScoreRow, shown: Sequence[Configuration]
+) -> dict[str, Score]:
+    """Return our cells of a paper's table, each compared with the printed one; `shown` has the rows of differences."""
+    found = {}
+    for column in printed.table.columns:
+        values: Sequence[float] = _column_values(configuration, column, printed.table, printed.name)
+        if column.minus is not None:
+            other = PrintedRow(printed.paper, printed.identifier, column.minus)
+            beside = [one for one in shown if _answers(one, other)]
+            values = _differences(configuration, beside, column, printed.table) if column.name in row.scores else ()
+        if values:
+            found[column.name] = _compared(values, row.scores.get(column.name))
+    return correct_row(found, _primary(printed.table))
+
+
+def _differences(
+    configuration: Configuration, others: Iterable[Configuration], column: Column, table: Table
+) -> list[float]:
+    """Return, seed by seed, a column's score minus that of the first other runs with seeds in common."""
+    of = next(one for one in table.columns if one.name == column.of)
+    own = _by_seed(configuration, of, table)
+    for other in others:
+        theirs = _by_seed(other, of, table)
+        if common := [seed for seed in own if seed in theirs]:
+            return [own[seed] - theirs[seed] for seed in common]
+    return []
+
+
+def _by_seed(configuration: Configuration, column: Column, table: Table) -> dict[int, float]:
+    values = _column_values(configuration, column, table)
+    return dict(zip(configuration.seeds, values, strict=True)) if values else {}
 
 
 def _primary(table: Table) -> str:
@@ -159,12 +183,12 @@ def _compared(
     return score if printed is None else score.model_copy(update={"digits": max(2, printed.digits)})
 
 
-def _column_values(configuration: Configuration, column: Column, table: Table) -> list[float]:
-    """Return what a printed column shows, of every seed; nothing where we have no such score."""
+def _column_values(configuration: Configuration, column: Column, table: Table, row: str | None = None) -> list[float]:
+    """Return what a printed column shows in a row, of every seed; nothing where we have no such score."""
     if column.evaluator == AVERAGE:
         others = [c.evaluator for c in table.columns if c.evaluator is not None and c.evaluator != AVERAGE]
-        return configuration.averages(others, table.score)
-    return [] if column.evaluator is None else configuration.values(column.evaluator, table.score_of(column))
+        return configuration.averages(others, table.score_of(column, row))
+    return [] if column.evaluator is None else configuration.values(column.evaluator, table.score_of(column, row))
 
 
 @dataclass(frozen=True)
@@ -206,7 +230,12 @@ class StudyRuns:
         )
 
 
-def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str] = MappingProxyType({})) -> StudyRuns:
+def study_runs(
+    study: Study,
+    results: Sequence[Result],
+    tags: Mapping[str, str] = MappingProxyType({}),
+    loaded: Sequence[Cell] | None = None,
+) -> StudyRuns:
     """Return a study's cells with their runs.
 
     A cell's runs are those of its recipe as it is today; where there are none, the newest made for it earlier.
@@ -215,6 +244,7 @@ def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str] 
         study: The study.
         results: Finished runs.
         tags: Run → the study's cell it was made for.
+        loaded: Its cells, where they are known already.
     """
 
     def of(cell: Cell) -> Configuration | None:
@@ -226,7 +256,7 @@ def study_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str] 
         same = by_seed(run for run in runs if run.recipe_hash == newest)
         return Configuration(tuple(same.values()), "current" if current else "changed")
 
-    return StudyRuns(study, [(cell, of(cell)) for cell in cells(study)])
+    return StudyRuns(study, [(cell, of(cell)) for cell in (cells(study) if loaded is None else loaded)])
 
 
 def studies_of_table(key: str, identifier: str) -> list[Study]:
@@ -253,7 +283,7 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     for printed, row in _printed(key, identifier):
         rows.append(row)
         if of_row := runs.in_row(printed.name):
-            rows.append(_study_row(runs.study, printed, row, of_row))
+            rows.append(_study_row(runs, printed, row, of_row))
     encoders = dict.fromkeys(encoder_of(of_cell) for _, of_cell in runs.cells if of_cell is not None)
     others = [name for name in encoders if name not in printed_encoders()]
     missing = runs.missing()
@@ -275,12 +305,12 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
 
 
 def _study_row(
-    study: Study, printed: PrintedRow, row: ScoreRow, runs: Sequence[tuple[Cell, Configuration]]
+    study: StudyRuns, printed: PrintedRow, row: ScoreRow, runs: Sequence[tuple[Cell, Configuration]]
 ) -> ScoreRow:
     """Return one row of what may be several cells: a printed row's columns can be runs of their own."""
     scores: dict[str, Score] = {}
     notes: list[str] = []
-    compared = [dict(_cell_scores(study, cell, configuration, printed, row)) for cell, configuration in runs]
+    compared = [dict(_cell_scores(study, cell, configuration, (printed, row))) for cell, configuration in runs]
     together = {column: score for of_cell in compared for column, score in of_cell.items()}
     corrected = correct_row(together, _primary(printed.table))
     for (_, configuration), of_cell in zip(runs, compared, strict=True):
@@ -301,19 +331,25 @@ def _study_row(
 
 
 def _cell_scores(
-    study: Study, cell: Cell, configuration: Configuration, printed: PrintedRow, row: ScoreRow
+    study: StudyRuns, cell: Cell, configuration: Configuration, beside: tuple[PrintedRow, ScoreRow]
 ) -> Iterable[tuple[str, Score]]:
+    printed, row = beside
     for column in printed.table.columns:
         if cell.columns and column.name not in cell.columns:
             continue
-        if values := _study_values(study, column, printed.table, configuration):
-            same, planned = _same_encoder(configuration, printed), configuration.seeds == tuple(study.seed_list)
+        if column.minus is not None:
+            others = [runs for _, runs in study.in_row(column.minus)] if column.name in row.scores else []
+            values: Sequence[float] = _differences(configuration, others, column, printed.table)
+        else:
+            values = _study_values(study.study, column, printed, configuration)
+        if values:
+            same, planned = _same_encoder(configuration, printed), configuration.seeds == tuple(study.study.seed_list)
             yield column.name, _compared(values, row.scores.get(column.name), same_encoder=same, planned=planned)
 
 
-def _study_values(study: Study, column: Column, table: Table, configuration: Configuration) -> Sequence[float]:
+def _study_values(study: Study, column: Column, printed: PrintedRow, configuration: Configuration) -> Sequence[float]:
     """Return a cell's score of every seed: as the paper's column says, else as the study does."""
-    if values := _column_values(configuration, column, table):
+    if values := _column_values(configuration, column, printed.table, printed.name):
         return values
     score = next((c.score for c in study.columns if column.name in c.names and c.score), study.score)
     if score is None or column.evaluator is not None:

@@ -18,6 +18,25 @@ SCHEMA_VERSION = 2
 Source = Literal["paper", "ours", "untrained", "reproduction", "field"]
 
 
+class RunHere(BaseModel):
+    """Who ran printed cells of a row, or what keeps this machine from running them.
+
+    Args:
+        columns: The cells' columns; empty for all that are printed.
+        state: "run" here; "ready" to be run; "needs" what is not on this machine; a setting that is "held" by a recipe;
+            a number in a "data" set of the catalogue; or nothing but a "reason".
+        seeds: With which they were run here.
+        text: The same in words.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    columns: tuple[str, ...] = ()
+    state: Literal["run", "ready", "needs", "held", "data", "reason"]
+    seeds: tuple[int, ...] = ()
+    text: str
+
+
 class ScoreRow(BaseModel):
     """One line of a table of scores.
 
@@ -35,6 +54,7 @@ class ScoreRow(BaseModel):
         seeds: Every seed counted, once each.
         scores: Column → cell, where there is one.
         notes: What a reader must know before comparing.
+        here: Of a printed row: who ran its cells.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -54,6 +74,7 @@ class ScoreRow(BaseModel):
     seeds: tuple[int, ...] = ()
     scores: dict[str, Score]
     notes: tuple[str, ...] = ()
+    here: tuple[RunHere, ...] = ()
 
 
 class Trend(BaseModel):

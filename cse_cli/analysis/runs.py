@@ -109,7 +109,7 @@ class Configuration:
 def recipe_status(result: Result) -> RecipeStatus:
     """Tell whether a recipe's file still means the experiment that a result comes from."""
     try:
-        recipe, digest = _recipe_today(result.recipe)
+        recipe, digest = recipe_today(result.recipe)
     except UnknownNameError:
         return "missing"
     except CseError:
@@ -121,7 +121,12 @@ def recipe_status(result: Result) -> RecipeStatus:
 
 
 @cache
-def _recipe_today(name: str) -> tuple[Recipe, str]:
+def recipe_today(name: str) -> tuple[Recipe, str]:
+    """Return a recipe as its file stands, and its hash.
+
+    Raises:
+        CseError: It is not valid, or there is none of that name.
+    """
     recipe = load(name).recipe
     return recipe, recipe.hash()
 
@@ -202,7 +207,7 @@ def changed_settings(result: Result) -> tuple[str, ...]:
     """Return how what ran differs from the recipe's file today, as `key=value`; nothing where that is not known."""
     file = run_folders() / (result.run_id or "unknown") / "run.json"
     try:
-        today = _recipe_today(result.recipe)[0].resolved()
+        today = recipe_today(result.recipe)[0].resolved()
         ran = json.loads(file.read_text(encoding="utf-8"))["resolved"]
     except (OSError, ValueError, KeyError, CseError):
         return ()

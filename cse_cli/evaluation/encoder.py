@@ -44,6 +44,7 @@ class SentenceEncoder:
         batch_tokens: Most tokens a batch, padding included; None for what suits the device.
         max_length: Tokens a sentence is cut to; the encoder's own limit where that is less.
         plans: View → how it is made, for evaluators of a view's vectors.
+        through: The view whose augmenters change every sentence; None where they act in training alone.
         kept: Bytes of vectors kept.
     """
 
@@ -54,6 +55,7 @@ class SentenceEncoder:
         batch_tokens: int | None,
         max_length: int,
         plans: Mapping[str, ViewPlan] | None = None,
+        through: str | None = None,
         kept: int = KEPT,
     ) -> None:
         self.encoder = encoder
@@ -61,6 +63,7 @@ class SentenceEncoder:
         self.batch_tokens = batch_tokens or BATCH_TOKENS[compute.device.type]
         self.max_length = min(max_length, encoder.max_length or max_length)
         self.plans = plans or {}
+        self.through = through
         self.watch: Callable[[float], None] = lambda _: None
         """Is told, after each batch, which share of the sentences asked for is encoded."""
         self._cache = VectorCache(kept)
@@ -91,6 +94,8 @@ class SentenceEncoder:
 
     def _encoded(self, sentences: Sequence[str]) -> tuple[list[str], Tensor]:
         """Return sentences, by length, and their vectors."""
+        if self.through is not None:
+            return list(sentences), self.encode_view(self.through, {self.plans[self.through].column: sentences})
         rows = self.encoder.vocabulary.ids(sentences, self.max_length)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         batches = list(self._batches([len(rows[i]) for i in order]))

@@ -43,7 +43,7 @@ def evaluate(
     one scores, and every one gets its scores.
     """
     wanted = {name: evaluators[name] for name in list(only) or evaluators}
-    arguments = encoder, compute, settings.batch_tokens, settings.max_length, plans
+    arguments = encoder, compute, settings.batch_tokens, settings.max_length, plans, settings.view
     if world_size() == 1:
         return _scores(SentenceEncoder(*arguments), wanted, show)
     sharded = ShardedEncoder(*arguments)

@@ -92,25 +92,34 @@ def listing(kind: str | None = None) -> Listing:
 
 def recipe_lines(files: Mapping[str, Path]) -> list[RecipeLine]:
     """Return a line a recipe, name → file; broken ones are listed too. Nothing goes over the network."""
-    known: dict[Requirement, Availability] = {}
-    return [_recipe_line(name, path, known) for name, path in files.items()]
+    here = Machine()
+    return [_recipe_line(name, path, here) for name, path in files.items()]
 
 
-def _recipe_line(name: str, path: Path, known: dict[Requirement, Availability]) -> RecipeLine:
-    """Return name, title, paper's row and what is lacking; `known` keeps what was looked for, for the next recipe."""
+class Machine:
+    """What is on this machine; each thing that several recipes need is looked for once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Requirement, Availability] = {}
+
+    def lacks(self, recipe: Recipe) -> tuple[Availability, ...]:
+        """Return what a recipe needs that is not here. Nothing goes over the network."""
+        return tuple(one for one in map(self._looked_up, requirements(recipe)) if one.state != "here")
+
+    def _looked_up(self, wanted: Requirement) -> Availability:
+        key = replace(wanted, wanted_by=wanted.wanted_by[:1])  # the first tells what kind of file it is
+        if key not in self._known:
+            self._known[key] = availability(key)
+        return self._known[key]
+
+
+def _recipe_line(name: str, path: Path, here: Machine) -> RecipeLine:
+    """Return name, title, paper's row and what is lacking."""
     try:
         recipe = load(str(path)).recipe
     except CseError:
         return RecipeLine(name, f"{file_title(path)} (not valid: see `cse check`)".strip(), None, path, None)
-    found = [_looked_up(one, known) for one in requirements(recipe)]
-    return RecipeLine(name, recipe.title, _paper(recipe), path, tuple(one for one in found if one.state != "here"))
-
-
-def _looked_up(wanted: Requirement, known: dict[Requirement, Availability]) -> Availability:
-    key = replace(wanted, wanted_by=wanted.wanted_by[:1])  # the first tells what kind of file it is
-    if key not in known:
-        known[key] = availability(key)
-    return known[key]
+    return RecipeLine(name, recipe.title, _paper(recipe), path, here.lacks(recipe))
 
 
 def _paper(recipe: Recipe) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cse_cli.core.results import STS_TASKS, Result, paper_average
@@ -29,6 +29,7 @@ class Cell:
         overrides: As `--set` takes them.
         unset: As `--unset` takes them.
         hash: `Recipe.hash()`: how its finished runs are found.
+        resolved: The recipe with its settings; None before it was loaded.
     """
 
     row: str
@@ -37,6 +38,7 @@ class Cell:
     overrides: tuple[str, ...]
     unset: tuple[str, ...]
     hash: str
+    resolved: Recipe | None = field(default=None, repr=False, compare=False)
 
     @property
     def label(self) -> str:
@@ -78,7 +80,7 @@ def cells(study: Study, overrides: Sequence[str] = (), unset: Sequence[str] = ()
             outside += _locate(error, spec, problems)
             continue
         recipes.append((spec.column, recipe))
-        found.append(replace(cell, overrides=settings[0], unset=settings[1], hash=recipe.hash()))
+        found.append(replace(cell, overrides=settings[0], unset=settings[1], hash=recipe.hash(), resolved=recipe))
     check_named(study, recipes, problems)
     if problems.found or outside:
         inside = origins_of(study.path).error(problems.found, STUDY).problems

@@ -214,6 +214,7 @@ class Evaluate(Section):
     Args:
         select: "evaluator.metric" that picks the best state and that tuning maximises; a dev split.
         encoder: Encoder that is scored and saved.
+        view: View whose augmenters change sentences when they are scored, too, as in MoCoSE's code; left out, none do.
         batch_tokens: Most tokens an encoding batch, padding included; leave out for what suits the device.
         max_length: Tokens a sentence is cut to when scored; the model's own limit at most.
         untrained: Score every evaluator before the first step too, not only the one that selects.
@@ -222,6 +223,7 @@ class Evaluate(Section):
 
     select: str | None = None
     encoder: str = "online"
+    view: str | None = None
     batch_tokens: Count | None = None
     max_length: Annotated[int, Field(ge=3, le=512, strict=True)] = 512
     untrained: Flag = False

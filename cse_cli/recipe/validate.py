@@ -256,6 +256,12 @@ def _check_encoders(draft: Draft, problems: Problems) -> None:
         hint = suggestion(scored, draft.encoders)
         message = f"unknown encoder '{scored}'.{hint} Known: {', '.join(draft.encoders)}."
         problems.add(("evaluate", "encoder"), message)
+    through = draft.evaluate.view
+    if through is not None and through not in draft.views:
+        problems.add(("evaluate", "view"), f"unknown view '{through}'.{nearest(through, draft.views)}")
+    elif through is not None and draft.views[through].encoder != scored:
+        message = f"view '{through}' goes through encoder '{draft.views[through].encoder}', and '{scored}' is scored"
+        problems.add(("evaluate", "view"), message)
     used = {scored, *(view.encoder for view in draft.views.values())}
     for part in draft.parts:
         references = part.entry.references if part.entry else ()

@@ -27,14 +27,15 @@ class Ema(Encoder):
 
     θ' ← η·θ' + (1 − η)·θ after each step of the optimiser. With the cosine schedule the decay rises from η₀ to 1:
     ηₜ = 1 − (1 − η₀)·(cos(πt/T) + 1)/2, t counting the optimiser's steps. The copy is made once `of` is complete,
-    weights loaded and heads attached; that it still equals `of` is checked before the first step. It is never trained.
+    weights loaded and heads attached; that it still equals `of` is checked before the first step. It is not trained,
+    but for the heads in `trained`.
     Its dropout is on or off as `dropout` says, whatever train() and eval() do; evaluation draws nothing.
 
     Shapes: as `of`; D is the width behind the heads that are left.
 
     Source: MoCoSE (2022, section 3.2, Algorithm 1) and its code; MoCo (He et al. 2020), BYOL (Grill et al. 2020).
-    Doubtful and settled in methods/mocose.md: gradient through the target (M3, `target_gradient`); constant or cosine
-    decay, and T (M6, `schedule`, `total_steps`); order of update and forward pass (M7, `update`).
+    Doubtful and settled in methods/mocose.md: gradient through the target (M3, `target_gradient`, `trained`); constant
+    or cosine decay, and T (M6, `schedule`, `total_steps`); order of update and forward pass (M7, `update`).
 
     Args:
         of: The encoder that is followed; the recipe declares it before this one.
@@ -49,6 +50,8 @@ class Ema(Encoder):
         dropout: Rate instead of those of `of`; 0 switches dropout off. Shared heads keep theirs.
         target_gradient: "none" detaches what the copy makes; "embeddings" lets the gradient pass through the frozen
             copy into the embedding layer it shares (and into shared heads), as MoCoSE's code does.
+        trained: Heads of the copy that the loss trains besides: the optimiser moves them, then the average does.
+            MoCoSE's code trains its projection, which it forgot to freeze. Left out is none.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Ema(Encoder):
         without: list[str] = [],  # noqa: B006 - a declaration, never changed
         dropout: Annotated[float, Field(ge=0, lt=1), Tune(0.0, 0.3)] | None = None,
         target_gradient: Literal["none", "embeddings"] = "none",
+        trained: list[str] | None = None,
     ) -> None:
         super().__init__()
         if target_gradient == "embeddings" and "embeddings" not in share:
@@ -71,6 +75,8 @@ class Ema(Encoder):
             )
         self._of = (of,)  # in a tuple: not a sub-module
         self.target = copy_encoder(of, share, without)
+        self.target_gradient = target_gradient
+        self._train(trained or [], share)
         if not own_parameters(self.target, of):
             raise CseError("ema: the encoder has no weights of its own to average", "name a trained encoder in `of`")
         if dropout is not None:
@@ -80,7 +86,6 @@ class Ema(Encoder):
                     module.p = dropout
         self.decay, self.schedule, self.total_steps = decay, schedule, total_steps
         self.ahead = 1 if update == "before_forward" else 0
-        self.target_gradient = target_gradient
         self.memory = 1 / (1 - decay) if decay < 1 else math.inf
         self.dim, self.width, self.max_length = self.target.dim, of.width, of.max_length
         self.augment_at, self.vocabulary = of.augment_at, of.vocabulary
@@ -139,6 +144,24 @@ class Ema(Encoder):
     def report(self) -> dict[str, float]:
         """Return the decay of the latest update."""
         return {"decay": self._latest}
+
+    def _train(self, names: Sequence[str], share: Sequence[str]) -> None:
+        """Let the loss train heads of the copy.
+
+        Raises:
+            CseError: The copy has no such head of its own, or no gradient reaches it.
+        """
+        own = {name: head for name, head in _heads(self.target).items() if name not in share}
+        for name in names:
+            if name not in own:
+                hint = suggestion(name, own) or f" It has: {', '.join(own) or 'none'}."
+                raise CseError(f"trained: the copy has no head of its own called {name!r}.{hint}")
+            own[name].requires_grad_(True)
+        if names and self.target_gradient == "none":
+            raise CseError(
+                'trained: no gradient reaches a head of the copy while target_gradient = "none"',
+                'set target_gradient = "embeddings"',
+            )
 
     def _gradient(self) -> AbstractContextManager[object]:
         return torch.set_grad_enabled(torch.is_grad_enabled() and self.target_gradient == "embeddings")

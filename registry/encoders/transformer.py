@@ -49,13 +49,16 @@ class TransformerEncoder(Encoder):
             Their dropout stays on.
         augment_at: Where augmenters act: "layer" on the whole embedding layer's output, "word" on the word vectors,
             to which position, segment and normalisation are then added.
+        attend_padding: Whether training lets the blocks attend to padding, as DCLR's code does, which gives them no
+            mask; evaluation never does. Left out is no.
         random_weights: Same shape, fresh weights: a baseline, and a fast start for tests.
 
     Shapes: ids (B, L) → token vectors (B, L, W) → sentence vectors (B, D). W is D except in ALBERT and small ELECTRA.
 
     Source: SimCSE (Gao et al. 2021) for pooling and head; IFCL (arXiv 2307.10932) §3.1 for the split at the embedding
-    layer. Doubtful and settled in methods/ifcl.md: where fusion happens (A3 → `augment_at`), what is frozen (A6 →
-    `freeze`), what the dropout rate covers (A7 → `dropout_scope`).
+    layer. Doubtful: DCLR's code attends to padding (methods/dclr.md N8 → `attend_padding`). Settled in methods/ifcl.md:
+    where fusion happens (A3 → `augment_at`), what is frozen (A6 → `freeze`), what the dropout rate covers (A7 →
+    `dropout_scope`).
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class TransformerEncoder(Encoder):
         freeze: list[str] = [],  # noqa: B006 - a declaration, never changed
         augment_at: Literal["layer", "word"] = "layer",
         random_weights: bool = False,
+        attend_padding: bool | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -85,6 +89,7 @@ class TransformerEncoder(Encoder):
         split.verify(self.backbone)
         split.freeze(self.backbone, [part for part in freeze if part != "heads"])
         self.heads_frozen = "heads" in freeze
+        self.attend_padding = bool(attend_padding)
         self.max_length: int = split.longest(self.backbone)
         self.dim = int(self.backbone.config.hidden_size)
         self.width = int(self.backbone.embeddings.word_embeddings.embedding_dim)
@@ -117,11 +122,12 @@ class TransformerEncoder(Encoder):
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
         """Drop, contextualise, pool and apply the training head."""
         dropped: Tensor = self.dropout(self.layer_vectors(tokens, embeddings))
+        mask = torch.ones_like(tokens.mask) if self.attend_padding else tokens.mask
         if self.pooling == "cls" and not self.hidden_read:
-            states = [first_states(self.backbone, dropped, tokens.mask, self.rows_at_once).unsqueeze(1)]
+            states = [first_states(self.backbone, dropped, mask, self.rows_at_once).unsqueeze(1)]
         else:
             every = needs_all_states(self.pooling)
-            states = run_blocks(self.backbone, dropped, tokens.mask, every, self.rows_at_once)
+            states = run_blocks(self.backbone, dropped, mask, every, self.rows_at_once)
         pooled = pool(self.pooling, states, tokens.mask, self.first_layer_index)
         sentence = self._headed(pooled, tokens.groups)
         before = pooled if self.heads else None

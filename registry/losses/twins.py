@@ -7,12 +7,16 @@ from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
 
 from registry import LOSSES, Tune
+from registry.errors import CseError
 from registry.losses.contrast import cosine_rows
 from registry.tokens import Encoded, at_least_single
 from registry.types import Loss
+
+Similarity = Annotated[float, Field(ge=-1, le=1), Tune(0.0, 1.0)]
 
 
 @LOSSES.register("twins")
@@ -28,8 +32,8 @@ class Twins(Loss):
     Source: IFCL (Xiao et al. 2023, eq. 8).
     Doubtful: how a sentence's token embeddings become one similarity is not said. `margin_similarity` "flat" compares
     them as one vector over the anchor's real tokens; for two dropout masks its expectation is 1 − rate, the ω the paper
-    lists (A2). ω = 0.85 / 0.80 enters no equation; `margin` "fixed" is the reading in which it does (A4). Eq. 9 sums
-    over the batch; `reduction` switches to that (A9).
+    lists (A2). ω = 0.85 / 0.80 enters no equation; `margin` "fixed" is the reading in which it does: M = e^ω_a − e^ω_b
+    (A4). Eq. 9 sums over the batch; `reduction` switches to that (A9).
 
     Args:
         margin: Whether M is computed from the data, or is `fixed_margin` for every sentence.
@@ -37,6 +41,12 @@ class Twins(Loss):
             anchor's real tokens; "token_mean" averages the cosines of single tokens; "cls" takes the first token's.
         fixed_margin: M where `margin` is "fixed"; e^0.85 − e^0.80 unless given.
         reduction: Over the sentences of the batch, on each device by itself.
+        omega_a: Similarity of the identical twins' inputs of which M is made where `margin` is "fixed", with `omega_b`
+            and instead of `fixed_margin`.
+        omega_b: The same of the fraternal twins.
+
+    Raises:
+        CseError: One ω is given without the other, or where M is computed from the data.
     """
 
     reads_hidden = False
@@ -47,8 +57,17 @@ class Twins(Loss):
         margin_similarity: Literal["flat", "token_mean", "mean_pool", "cls"] = "flat",
         fixed_margin: Annotated[float, Tune(0.0, 1.0)] = exp(0.85) - exp(0.80),
         reduction: Literal["mean", "sum"] = "mean",
+        omega_a: Similarity | None = None,
+        omega_b: Similarity | None = None,
     ) -> None:
         super().__init__()
+        if omega_a is not None and omega_b is not None and margin == "fixed":
+            fixed_margin = exp(omega_a) - exp(omega_b)
+        elif omega_a is not None or omega_b is not None:
+            raise CseError(
+                'twins: omega_a and omega_b make M together, and where margin = "fixed"',
+                'give both, with margin = "fixed"',
+            )
         self.margin, self.margin_similarity, self.fixed_margin = margin, margin_similarity, fixed_margin
         self.reduction = reduction
 

@@ -51,18 +51,22 @@ class Counts:
         cells: Cells in which something stands.
         recipe: Cells that a recipe answers as it stands, or whose setting a recipe holds.
         study: Cells that a study answers.
+        data: Cells whose number a data set of the catalogue holds.
         reasons: Reason why nothing answers → cells, the most frequent first.
         figures: Experiments that are only drawn.
-        drawn: Those of them that a study or a recipe draws.
+        drawn: Those of them that a study or a recipe draws, all that they show.
+        partly: Those that are drawn in part.
     """
 
     tables: int
     cells: int
     recipe: int
     study: int
+    data: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     figures: int = 0
     drawn: int = 0
+    partly: int = 0
 
     @property
     def reason(self) -> int:
@@ -82,7 +86,9 @@ def count(papers: Iterable[PaperTables]) -> Counts:
         cells=len(answers),
         recipe=kinds["recipe"],
         study=kinds["study"],
+        data=kinds["data"],
         reasons=dict(Counter(answer.text for answer in answers if answer.kind == "reason").most_common()),
         figures=len(figures),
-        drawn=sum(figure.unanswered is None for figure in figures),
+        drawn=sum(figure.unanswered is None and figure.lacks is None for figure in figures),
+        partly=sum(figure.lacks is not None for figure in figures),
     )

@@ -46,11 +46,11 @@ class Answer:
     """What stands beside one printed cell.
 
     Args:
-        kind: A recipe as it stands, a study, or nothing but a reason.
-        text: The recipe's or study's name, or the reason.
+        kind: A recipe as it stands, a study, a data set of the catalogue, or nothing but a reason.
+        text: The recipe's, study's or data set's name, or the reason.
     """
 
-    kind: Literal["recipe", "study", "reason"]
+    kind: Literal["recipe", "study", "data", "reason"]
     text: str
 
 
@@ -62,8 +62,12 @@ class Column(PaperModel):
         evaluator: What our recipes call the same score, `avg` for the row's mean.
         score: Key under which that evaluator reports it, where it is not the table's.
         metric: What the numbers are, where it is not the table's.
+        of: The column whose cells this one prints the differences of, and
+        minus: the row that they are taken to.
         setting: Dotted path of a recipe, in a table of settings.
+        checkpoint: Key of the configuration of the checkpoint that a recipe starts from, in a table of settings.
         held_by: The recipe that holds a table's settings.
+        dataset: The data set of the catalogue that holds it, in a table of data.
         unanswered: Why no run gives this column.
     """
 
@@ -71,8 +75,12 @@ class Column(PaperModel):
     evaluator: str | None = None
     score: str | None = None
     metric: str | None = None
+    of: str | None = None
+    minus: str | None = None
     setting: str | None = None
+    checkpoint: str | None = None
     held_by: str | None = None
+    dataset: str | None = None
     unanswered: str | None = None
 
 
@@ -106,8 +114,10 @@ class Row(PaperModel):
         data: What it was trained on.
         mark: Sign printed beside the name.
         recipe: Our recipe that answers it, as it stands.
+        score: Key under which our evaluators report the row's scores, where it is not the table's or the column's.
         setting: Dotted path of a recipe, in a table of settings.
-        held_by: The recipe that holds a table's settings.
+        held_by: The recipe that holds a table's settings, or column → the recipe.
+        split: Split of the columns' data sets that holds it, in a table of data; all of them if left out.
         unanswered: Why nothing answers it.
     """
 
@@ -119,8 +129,10 @@ class Row(PaperModel):
     data: str | None = None
     mark: Literal["diamond", "bullet"] | None = None
     recipe: str | None = None
+    score: str | None = None
     setting: str | None = None
-    held_by: str | None = None
+    held_by: str | dict[str, str] | None = None
+    split: str | None = None
     unanswered: str | None = None
 
     @model_validator(mode="after")
@@ -191,14 +203,27 @@ class Table(PaperModel):
         return self
 
     @model_validator(mode="after")
+    def _names_what_there_is(self) -> Self:
+        headings = {column.name for column in self.columns}
+        for name, row in self.rows.items():
+            if isinstance(row.held_by, dict) and (unknown := set(row.held_by) - headings):
+                raise ValueError(f"row '{name}': held_by names no column: {sorted(unknown)}")
+        for column in self.columns:
+            if (column.of is None) != (column.minus is None):
+                raise ValueError(f"column '{column.name}': `of` and `minus` go together")
+            if column.of is not None and (column.of not in headings or column.minus not in self.rows):
+                raise ValueError(f"column '{column.name}': `of` names a column and `minus` a row of the table")
+        return self
+
+    @model_validator(mode="after")
     def _answered_or_explained(self) -> Self:
         if (self.number is None) == (self.place is None):
             raise ValueError("a table has either its number in the paper or, as `place`, where else it stands")
         for row, column in self.printed():
             if self._answer(self.rows[row], column) is None:
                 raise ValueError(
-                    f"row '{row}', column '{column.name}': name the recipe or the study that answers it or, as "
-                    "`unanswered`, why none does"
+                    f"row '{row}', column '{column.name}': name the recipe, the study or the data set that answers it "
+                    "or, as `unanswered`, why none does"
                 )
         return self
 
@@ -225,17 +250,21 @@ class Table(PaperModel):
         if reason := row.unanswered or column.unanswered:
             return Answer("reason", reason)
         if self.kind == "settings":
-            recipe = row.held_by or column.held_by
-            return Answer("recipe", recipe) if recipe and (row.setting or column.setting) else None
-        if column.evaluator is None:
+            by_column = row.held_by.get(column.name) if isinstance(row.held_by, dict) else row.held_by
+            recipe = by_column or column.held_by
+            return Answer("recipe", recipe) if recipe and (row.setting or column.setting or column.checkpoint) else None
+        if self.kind == "data":
+            split = f"/{row.split}" if row.split else ""
+            return Answer("data", f"{column.dataset}{split}") if column.dataset else None
+        if column.evaluator is None and column.minus is None:
             return None
         if self.study is not None:
             return Answer("study", self.study)
         return Answer("recipe", row.recipe) if row.recipe is not None else None
 
-    def score_of(self, column: Column) -> str:
-        """Return the key under which the column's evaluator reports it."""
-        return column.score or self.score
+    def score_of(self, column: Column, row: str | None = None) -> str:
+        """Return the key under which the column's evaluator reports it; of a row, where that has one of its own."""
+        return (self.rows[row].score if row in self.rows else None) or column.score or self.score
 
     def metric_of(self, column: Column) -> str:
         """Return what the column's numbers are."""
@@ -284,6 +313,7 @@ class Figure(PaperModel):
         note: What a reader must know before comparing.
         study: The study that draws ours.
         recipes: Recipes whose runs draw it, where no training differs.
+        lacks: What of it ours does not draw.
         unanswered: Why nothing does.
     """
 
@@ -295,6 +325,7 @@ class Figure(PaperModel):
     note: str = ""
     study: str | None = None
     recipes: tuple[str, ...] = ()
+    lacks: str | None = None
     unanswered: str | None = None
 
     @model_validator(mode="after")

@@ -7,7 +7,9 @@ import torch
 
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
+from cse_cli.recipe.cells import cells
 from cse_cli.recipe.load import load
+from cse_cli.recipe.study import load_study
 from cse_cli.training.build import resolve
 from cse_cli.training.step import StepState
 
@@ -27,7 +29,14 @@ def test_tables_of_focal_infonce():
 
 
 def test_script_of_dclr():
-    """Batch, learning rate, epochs, φ and noise of the authors' `run.sh`."""
+    """Batch, learning rate, epochs, φ, noise and models of the authors' `run.sh` at e2c3430."""
+    released = "princeton-nlp/unsup-simcse-"
+    bert, roberta = f"{released}bert-base-uncased", f"{released}roberta-base"
+    models = {
+        "dclr_en": ("bert-base-uncased", bert), "dclr_en_roberta": ("roberta-base", roberta),
+        "dclr_en_large": (f"{released}bert-large-uncased", bert),
+        "dclr_en_roberta_large": (f"{released}roberta-large", roberta),
+    }  # fmt: skip
     printed = {
         "dclr_en": (128, 3e-5, 3, 0.9, 1.0), "dclr_en_roberta": (128, 3e-5, 3, 0.85, 2.5),
         "dclr_en_large": (256, 3e-5, 1, 0.9, 3.0), "dclr_en_roberta_large": (256, 1e-5, 1, 0.85, 5.0),
@@ -40,7 +49,16 @@ def test_script_of_dclr():
         assert values == (train.batch_size, train.learning_rate, train.epochs, loss["false_negative"], times)
         assert (recipe.queue.params["steps"], recipe.queue.params["rate"], loss["temperature"]) == (4, 1e-3, 0.05)
         assert recipe.losses["info_nce"].views["reference"] == "reference"
+        assert models[name] == tuple(recipe.encoders[key].params["model"] for key in ("online", "complementary"))
         assert recipe.evaluators["avg_dev"].params["datasets"] == ["stsb", "sickr"]
+
+
+def test_alignment_and_uniformity_are_those_of_the_test_split():
+    """Focal-InfoNCE's script computes them split by split (F13)."""
+    for name in ("studies/focal_infonce_alignment", "studies/mini/focal_infonce_alignment"):
+        for cell in cells(load_study(name)):
+            plane = cell.load(0).recipe.evaluators["plane"]
+            assert (plane.name, plane.params["split"]) == ("alignment_uniformity", "test")
 
 
 @pytest.mark.parametrize("temperature", [0.03, 0.05, 0.07, 0.1])

@@ -9,6 +9,7 @@ from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import values
 from cse_cli.recipe.study import load_study
 from registry import EVALUATORS, catalogue, papers
+from registry.models import known
 from registry.papers import AVERAGE, Answer, Figure, Quoted, Table
 
 TABLES = [(key, identifier) for key in papers.names() for identifier in papers.load(key).tables]
@@ -31,11 +32,12 @@ def averaged(table):
     return others or ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
 
 
-def scores(table, column, found):
+def scores(table, row, column, found):
     """Whether a recipe's runs have the score of a column."""
+    column = next((other for other in table.columns if other.name == column.of), column)
     known = metrics(found)
     wanted = averaged(table) if column.evaluator == AVERAGE else [column.evaluator]
-    return all(table.score_of(column) in known.get(name, ()) for name in wanted)
+    return all(table.score_of(column, row) in known.get(name, ()) for name in wanted)
 
 
 @pytest.mark.parametrize(("key", "identifier"), TABLES)
@@ -47,12 +49,12 @@ def test_every_cell_is_answered(key, identifier):
         where = f"{key}/{identifier} · {row} · {column.name}"
         assert answer.text.strip(), where
         if answer.kind == "recipe" and table.kind == "scores":
-            assert scores(table, column, recipe(answer.text)), where
+            assert scores(table, row, column, recipe(answer.text)), where
         if answer.kind == "study":
             computing = [c for c in study if c.row == row and (not c.columns or column.name in c.columns)]
             assert len(computing) == 1, where
             (cell,) = computing
-            assert scores(table, column, recipe(cell.recipe, cell.overrides, cell.unset)), where
+            assert scores(table, row, column, recipe(cell.recipe, cell.overrides, cell.unset)), where
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,13 @@ def test_every_cell_is_answered(key, identifier):
 )
 def test_the_study_says_which_table_it_answers(key, identifier):
     assert load_study(papers.load(key).tables[identifier].study).paper == f"{key}/{identifier}"
+
+
+def held(table, row, column, found):
+    """A setting of a recipe, or of the checkpoint that it starts from."""
+    if column.checkpoint is not None:
+        return getattr(known(found.encoders[found.evaluate.encoder].params["model"]), column.checkpoint)
+    return values(found)[table.rows[row].setting or column.setting]
 
 
 def test_recipes_hold_the_settings_that_are_printed():
@@ -72,28 +81,44 @@ def test_recipes_hold_the_settings_that_are_printed():
             if answer.kind == "recipe":
                 implied = [f.implied for f in table.flags if (f.row, f.column) == (row, column.name)]
                 printed = table.values(row)[column.name]
-                path = table.rows[row].setting or column.setting
-                assert values(recipe(answer.text))[path] == (implied[0] if implied else printed), (
-                    key,
-                    row,
-                    column.name,
-                )
+                where = (key, row, column.name)
+                assert held(table, row, column, recipe(answer.text)) == (implied[0] if implied else printed), where
                 checked += 1
     assert checked
 
 
+def rows_of(answer):
+    """How many rows the catalogue has of "name/split", or of all splits of "name"; none of a split it lacks."""
+    name, _, split = answer.partition("/")
+    splits = catalogue.entry(name).splits
+    return sum(part.rows for key, part in splits.items() if split in ("", key))
+
+
 def test_the_catalogue_counts_the_pairs_that_are_printed():
+    """Pairs of each split, and both sentences of all pairs; ConSERT's code also reads pairs that nobody scored."""
     table = papers.load("conisi").tables["data_sizes"]
-    splits = {"train": "train", "valid": "dev", "test": "test"}
-    checked = 0
-    for row, split in splits.items():
-        for heading, printed in table.values(row).items():
-            if printed:
-                implied = {(f.row, f.column): f.implied for f in table.flags}.get((row, heading))
-                name = {"STSb": "stsb", "SICK-R": "sickr"}.get(heading, heading.lower())
-                assert catalogue.entry(name).splits[split].rows == (implied or printed), (row, heading)
-                checked += 1
-    assert checked == 11
+    implied = {(f.row, f.column): f.implied for f in table.flags if f.implied}
+    unscored = {"STS15": 2 * 5500, "STS16": 2 * 7997, "Total": 2 * (5500 + 7997)}
+    for row, column in table.printed():
+        answer = table.answer(row, column.name)
+        assert answer.kind == "data"
+        sentences = 2 if row == "unlabeled texts" and column.name != "Total" else 1
+        found = sentences * rows_of(answer.text) + (unscored.get(column.name, 0) if row == "unlabeled texts" else 0)
+        assert found == implied.get((row, column.name), table.values(row)[column.name]), (row, column.name)
+    assert table.answer("train", "STS12").text == "sts12/train"
+    flagged = {f.column for f in table.flags if f.row == "unlabeled texts" and f.kind == "not_reproducible"}
+    assert flagged == set(unscored)
+
+
+@pytest.mark.data
+def test_gold_scores_of_the_pairs_that_are_printed():
+    table = papers.load("conisi").tables["samples"]
+    gold = {}
+    for pair in catalogue.read_pairs("sts12", "test"):
+        gold.setdefault(" | ".join(one.lower().replace(".", " .") for one in (pair.first, pair.second)), pair.score)
+    for row, column in table.printed():
+        assert table.answer(row, column.name) == Answer("data", "sts12/test")
+        assert gold[row] == table.values(row)[column.name]
 
 
 @pytest.mark.parametrize(("key", "identifier"), FIGURES)
@@ -133,7 +158,8 @@ def test_what_answers_a_cell():
             {"name": "A", "evaluator": "a", "score": "other", "metric": "n"}, {"name": "B", "unanswered": "why"},
         ],
         "rows": {
-            "r": {"cells": "1 2", "recipe": "x"}, "q": {"cells": "1 -", "unanswered": "no"}, "p": {"cells": "- 3"},
+            "r": {"cells": "1 2", "recipe": "x", "score": "own"}, "q": {"cells": "1 -", "unanswered": "no"},
+            "p": {"cells": "- 3"},
         },
     })  # fmt: skip
     assert table.answer("r", "A") == Answer("study", "studies/s")
@@ -141,6 +167,35 @@ def test_what_answers_a_cell():
     assert table.answer("q", "A") == Answer("reason", "no")
     assert [(row, column.name) for row, column in table.printed()] == [("r", "A"), ("r", "B"), ("q", "A"), ("p", "B")]
     assert [table.score_of(c) for c in table.columns] == ["other", "spearman"]
+    assert [table.score_of(c, "r") for c in table.columns] == ["own", "own"]
+    assert table.score_of(table.columns[0], "p") == "other"
     assert [table.metric_of(c) for c in table.columns] == ["n", "m"]
     alone = table.model_copy(update={"study": None})
     assert alone.answer("r", "A") == Answer("recipe", "x")
+
+
+def test_what_answers_a_number_about_data():
+    table = Table.model_validate({
+        "number": 1, "caption": "", "metric": "pairs", "varied": "", "kind": "data",
+        "columns": [{"name": "A", "dataset": "stsb"}],
+        "rows": {"r": {"cells": "1", "split": "dev"}, "q": {"cells": "2"}},
+    })  # fmt: skip
+    assert table.answer("r", "A") == Answer("data", "stsb/dev")
+    assert table.answer("q", "A") == Answer("data", "stsb")
+
+
+def test_what_answers_a_setting_that_each_column_has_in_a_recipe_of_its_own():
+    table = Table.model_validate({
+        "number": 1, "caption": "", "metric": "settings", "varied": "", "kind": "settings",
+        "columns": [{"name": "A", "held_by": "x"}, {"name": "B", "held_by": "y"}],
+        "rows": {"r": {"cells": "1 2", "setting": "a.b", "held_by": {"B": "z"}}},
+    })  # fmt: skip
+    assert [table.answer("r", name).text for name in "AB"] == ["x", "z"]
+
+
+def test_cells_by_what_answers_them():
+    """Nothing but a reason is left for what no recipe, study or data set answers."""
+    whole = papers.count([papers.load(key) for key in papers.names()])
+    assert whole.recipe + whole.study + whole.data + whole.reason == whole.cells == 854
+    assert (whole.tables, whole.data) == (30, 32)
+    assert (whole.drawn, whole.partly, whole.figures) == (13, 1, 14)

@@ -53,6 +53,27 @@ def test_views_that_differ_by_dropout_alone_differ_in_training_mode_only(model):
     torch.testing.assert_close(encode.encode_view("anchor", columns), encode(TEXTS), rtol=0, atol=1e-6)
 
 
+def test_sentences_are_scored_through_a_view_where_that_is_asked_for(model):
+    """MoCoSE's code leaves cut-offs on in evaluation: what is scored equals a forward pass with those places zero."""
+    cut = AUGMENTERS["token_cutoff"].build({"rate": 0.3, "scope": "all", "at_least": 1})
+    encoder = built(model)
+    plans = looking(encoder, cut).plans
+    encode = SentenceEncoder(encoder, choose("cpu"), 4096, 32, plans, "changed")
+    found = encode(TEXTS)
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS, 32))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        noise = torch.rand(tokens.ids.shape)
+    vectors = encoder.embed(tokens).detach().clone()
+    for row in range(tokens.rows):
+        for place in sorted(range(tokens.length), key=lambda at: float(noise[row, at]))[: int(tokens.length * 0.3)]:
+            vectors[row, place] = 0
+    torch.testing.assert_close(found, encoder.represent(tokens, vectors), rtol=0, atol=1e-6)
+    plain = SentenceEncoder(encoder, choose("cpu"), 4096, 32, plans)(TEXTS)
+    assert (found - plain).abs().max() > 1e-3
+    assert torch.equal(encode(TEXTS), found)
+
+
 def test_draws_are_the_same_in_every_call(model):
     encode = looking(built(model))
     first = encode.encode_view("anchor", {"text": TEXTS}, training=True)

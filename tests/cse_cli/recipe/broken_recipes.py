@@ -120,6 +120,9 @@ BROKEN = [
     child("average_test_selects", "[evaluate]\nselect = 'x.spearman'\n[evaluators.x]\nname = 'sts_average'\n"
           "datasets = ['stsb']", "3:10", "choosing a state by test data"),
     child("evaluator_split", "[evaluators.stsb]\nsplit = 'tset'", "3:9", "Did you mean 'test'"),
+    child("scored_view", "[evaluate]\nview = 'anchr'", "3:8", "unknown view 'anchr'", "Did you mean 'anchor'"),
+    child("scored_view_of_another", "[views.other]\nencoder = 'slow'\n[encoders.slow]\nname = 'ema'\n"
+          "[evaluate]\nview = 'other'", "7:8", "goes through encoder 'slow', and 'online' is scored"),
     child("scored_encoder", "[evaluate]\nencoder = 'onlne'", "3:11", "Did you mean 'online'"),
     child("select_unknown", "[evaluate]\nselect = 'stsb_dve.spearman'", "3:10", "Did you mean 'stsb_dev'"),
     child("select_metric", "[evaluate]\nselect = 'stsb_dev.spearmen'", "3:10", "Did you mean 'stsb_dev.spearman'"),

@@ -251,6 +251,30 @@ def test_both_switches_differ_in_the_embedding_layers_gradient_alone(model):
         assert torch.equal(gradient, found["embeddings"][name]) is not name.startswith("backbone.embeddings."), name
 
 
+def test_a_head_that_the_loss_trains_besides(model):
+    """MoCoSE's code: the optimiser moves the copy's projection, then the average does; all else is averaged alone."""
+    torch.manual_seed(0)
+    online = online_of(model, {"projection": Projection()}, dropout=0.0)
+    target = Ema(online, 0.9, "constant", share=["embeddings"], target_gradient="embeddings", trained=["projection"])
+    method = method_of(online, target)
+    own = {name: p for name, p in target.target.named_parameters() if name.startswith("heads.projection")}
+    followed = {name: p for name, p in target.target.named_parameters() if name.startswith("backbone.encoder")}
+    assert all(p.requires_grad for p in own.values())
+    assert not any(p.requires_grad for p in followed.values())
+    step = step_of(method)
+    method.objective(method(step)).backward()
+    before = {name: p.detach().clone() for name, p in {**own, **followed}.items()}
+    gradients = {name: p.grad.clone() for name, p in own.items()}
+    assert any(gradient.abs().max() > 0 for gradient in gradients.values())
+    torch.optim.SGD([p for p in method.parameters() if p.requires_grad], lr=0.5).step()
+    target.after_step(step)
+    online_now = dict(online.named_parameters())
+    for name, value in before.items():
+        moved = value - 0.5 * gradients[name] if name in own else value
+        expected = 0.9 * moved + 0.1 * online_now[name].detach()
+        torch.testing.assert_close(dict(target.target.named_parameters())[name], expected, rtol=0, atol=1e-6)
+
+
 def test_heads_left_out_and_the_width_that_remains(model):
     heads = {"projection": Projection(layers=1, width=24), "wide": Projection(layers=1, width=40)}
     online = online_of(model, heads)
@@ -319,6 +343,9 @@ def test_refusals_name_what_there_is(model):
         r"without: .*no head called 'predictor'. It has: mlp": {"without": ["predictor"]},
         r"'mlp' is in share and in without": {"share": ["mlp"], "without": ["mlp"]},
         r"embedding layer is not shared": {"share": [], "target_gradient": "embeddings"},
+        r"trained: no gradient reaches": {"trained": ["mlp"]},
+        r"trained: .*called 'pooler'. It has: mlp": {"trained": ["pooler"]},
+        r"trained: .*called 'mlp'. It has: none": {"trained": ["mlp"], "share": ["mlp"]},
     }
     for message, values in wrong.items():
         with pytest.raises(CseError, match=message):

@@ -72,6 +72,29 @@ def test_padding_changes_no_vector(tmp_path, make):
     assert torch.allclose(encoder.represent(alone), encoder.represent(alone.padded_to(30)), atol=1e-6)
 
 
+@pytest.mark.parametrize("hidden_read", [True, False])
+def test_padding_is_attended_to_in_training_where_that_is_asked_for(tmp_path, hidden_read):
+    """DCLR's code: transformers' own forward without a mask; evaluation has the mask."""
+    folder = tiny_bert(tmp_path)
+    encoder = TransformerEncoder(str(folder), dropout=0.0, attend_padding=True)
+    encoder.expect(hidden_read=hidden_read, rows_at_once=None)
+    tokens = tokens_of(encoder)
+    assert not tokens.mask.all()
+    with torch.no_grad():
+        expected = AutoModel.from_pretrained(folder)(tokens.ids).last_hidden_state[:, 0]
+    found = encoder.encode(tokens, encoder.embed(tokens)).sentence
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    masked = whole_forward(folder, tokens)[-1][:, 0]
+    assert torch.equal(encoder.represent(tokens), masked)
+    padded = tokens.mask.eq(0).any(1)
+    assert (found - masked)[padded].abs().max() > 1e-4
+    plain = TransformerEncoder(str(folder), pooling="mean", dropout=0.0, attend_padding=True)
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(folder)(tokens.ids, output_hidden_states=True).hidden_states
+    mean = slow_pool("mean", states, tokens.mask, 0)  # the pooling still averages real tokens
+    torch.testing.assert_close(plain.encode(tokens, plain.embed(tokens)).sentence, mean, rtol=0, atol=1e-6)
+
+
 def test_pairs_use_the_second_segment(tmp_path):
     folder = tiny_bert(tmp_path)
     encoder = TransformerEncoder(str(folder)).eval()

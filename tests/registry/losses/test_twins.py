@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from registry.errors import CseError
 from registry.losses.twins import Twins
 from registry.tokens import Encoded, Tokens
 
@@ -79,6 +80,21 @@ def test_fixed_margin_by_hand():
     assert Twins(margin="fixed").fixed_margin == pytest.approx(0.1141, abs=1e-4)
     found = Twins(margin="fixed", fixed_margin=0.25)(anchor, identical, fraternal).item()
     assert found == pytest.approx(math.e - 1.25, rel=1e-6)
+
+
+def test_margin_of_two_similarities():
+    """Table 6's: M = e^0.85 − e^0.80; sentence cosines 1 and 0 leave e − 1 − M."""
+    x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    anchor, identical, fraternal = (encoded(v, v.unsqueeze(1)) for v in (x, x, y))
+    found = Twins("fixed", omega_a=0.6, omega_b=-0.2)(anchor, identical, fraternal).item()
+    assert found == pytest.approx(math.e - 1 - (math.exp(0.6) - math.exp(-0.2)), rel=1e-6)
+    assert Twins("fixed", omega_a=0.85, omega_b=0.80).fixed_margin == Twins("fixed").fixed_margin
+
+
+@pytest.mark.parametrize("values", [{"omega_a": 0.9}, {"omega_b": 0.9}, {"margin": "data", "omega_b": 0.1}])
+def test_similarities_that_make_no_margin_are_refused(values):
+    with pytest.raises(CseError, match="make M together"):
+        Twins(**{"margin": "fixed", "omega_a": None, **values})
 
 
 @pytest.mark.parametrize("how", SIMILARITIES)

@@ -1,0 +1,115 @@
+"""Who ran a printed cell: its recipe or study on this machine and with how many seeds, or what is needed to run it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from cse_cli.analysis.papers import RunHere, ScoreRow, ScoreTable
+from cse_cli.analysis.runs import recipe_today
+from cse_cli.core.formatting import counted
+from cse_cli.core.results import Result
+from cse_cli.data.requirements import Availability
+from cse_cli.listing.inventory import Machine
+from cse_cli.recipe.cells import Cell, cells
+from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.study import Study, load_study
+from registry import papers
+from registry.errors import CseError
+from registry.papers import Answer, Table
+
+NAMED = 3
+"""Things a recipe needs that are named."""
+
+
+class RunsHere:
+    """What this machine has run, and what it could run.
+
+    Args:
+        results: Finished runs.
+    """
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        self._machine = Machine()
+        self._lacks: dict[str, tuple[Availability, ...]] = {}
+        self._studies: dict[str, Study] = {}
+        self._cells: dict[str, Sequence[Cell]] = {}
+        self._seeds: dict[str, set[int]] = defaultdict(set)
+        for result in results:
+            self._seeds[result.recipe_hash].add(result.seed)
+
+    def cells_of(self, study: Study) -> Sequence[Cell]:
+        """Return a study's cells, every recipe loaded once for all that is asked of them.
+
+        Raises:
+            RecipeError: A recipe is not valid with its settings.
+        """
+        if study.name not in self._cells:
+            self._cells[study.name] = cells(study)
+        return self._cells[study.name]
+
+    def told(self, table: ScoreTable) -> ScoreTable:
+        """Return a table whose printed rows say who ran their cells: the study's own where the table is a study's."""
+        rows = [self._told(row, table) if row.source == "paper" else row for row in table.rows]
+        return table.model_copy(update={"rows": tuple(rows)})
+
+    def _told(self, row: ScoreRow, of: ScoreTable) -> ScoreRow:
+        if row.paper is None or row.table is None:
+            return row
+        table = papers.load(row.paper).tables[row.table]
+        found: dict[RunHere, list[str]] = {}
+        for name, column in table.printed():
+            if name == row.name:
+                answer = table.answer(name, column.name)
+                if answer.kind == "study" and of.study is not None:
+                    answer = Answer("study", of.study)
+                found.setdefault(self._cell(answer, table, name, column.name), []).append(column.name)
+        whole = len(found) == 1
+        here = (one.model_copy(update={"columns": () if whole else tuple(names)}) for one, names in found.items())
+        return row.model_copy(update={"here": tuple(here)})
+
+    def _cell(self, answer: Answer, table: Table, row: str, column: str) -> RunHere:
+        if answer.kind == "reason":
+            return RunHere(state="reason", text=f"reason: {answer.text}")
+        if answer.kind == "data":
+            return RunHere(state="data", text=f"in the data set {answer.text}")
+        if answer.kind == "recipe" and table.kind == "settings":
+            return RunHere(state="held", text=f"held by {answer.text}")
+        try:
+            recipe, digest, wanted = self._asked(answer, row, column)
+        except CseError:
+            return RunHere(state="needs", text=f"needs a valid {answer.kind}: see `cse check {answer.text}`")
+        seeds = tuple(sorted(self._seeds.get(digest, ())))
+        if seeds:
+            some = f"{len(seeds)} of {wanted} seeds" if len(seeds) < wanted else counted(len(seeds), "seed")
+            return RunHere(state="run", seeds=seeds, text=f"run here: {some}")
+        if digest not in self._lacks:
+            self._lacks[digest] = self._machine.lacks(recipe)
+        if lacks := self._lacks[digest]:
+            return RunHere(state="needs", text=f"needs {_named(lacks)}")
+        return RunHere(state="ready", text=f"{answer.kind} ready, not run")
+
+    def _asked(self, answer: Answer, row: str, column: str) -> tuple[Recipe, str, int]:
+        """Return the recipe that computes a cell, its hash, and how many seeds are asked for; 0 where none are."""
+        if answer.kind == "recipe":
+            return *recipe_today(answer.text), 0
+        if answer.text not in self._studies:
+            self._studies[answer.text] = load_study(answer.text)
+        study = self._studies[answer.text]
+        for cell in self.cells_of(study):
+            if cell.row == row and (not cell.columns or column in cell.columns) and cell.resolved is not None:
+                return cell.resolved, cell.hash, len(study.seed_list)
+        raise CseError(f"study '{answer.text}' has no cell for '{row}'", f"`cse check {answer.text}`")
+
+
+def _named(lacks: Sequence[Availability]) -> str:
+    """Return models and data that are not here, in words."""
+    kinds: dict[str, dict[str, None]] = {}
+    for one in lacks:
+        kinds.setdefault("weights" if one.requirement.kind == "model" else "data", {})[one.requirement.name] = None
+    return "; ".join(f"{kind}: {_shortened(list(names))}" for kind, names in sorted(kinds.items(), reverse=True))
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
