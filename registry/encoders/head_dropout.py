@@ -40,7 +40,7 @@ class HeadDropout(nn.Dropout):
 
 
 def droppable(model: Any) -> bool:
-    """Whether each block of a transformers model hands its heads, side by side, to a module of its own, as BERT's do."""
+    """Whether each block of a transformers model hands its heads, side by side, to one module, as BERT's do."""
     blocks = getattr(model.encoder, "layer", None) or [None]
     return all(isinstance(getattr(getattr(b, "attention", None), "output", None), nn.Module) for b in blocks)
 
@@ -58,7 +58,7 @@ def heads_weighted(model: Any, tokens: Tensor, sentences: Tensor) -> Iterator[No
     def weigh(block: int, _: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         context, *rest = given
         weights = (sentences if context.ndim == 2 else tokens)[..., block, :].to(context.dtype)
-        heads = context.unflatten(-1, (weights.shape[-1], -1)) * weights.unsqueeze(-1)
+        heads = context.view(*context.shape[:-1], weights.shape[-1], -1) * weights.unsqueeze(-1)
         return (heads.flatten(-2), *rest)
 
     outputs = [block.attention.output for block in model.encoder.layer]

@@ -22,8 +22,8 @@ class BatchNormMlp(Head):
 
     Shapes: (B, D) → (B, D).
 
-    Source: BSL (Zhang et al. 2021) and its code (`MLP` in `BYOLoss.py`), after BYOL's predictor. Doubtful and settled in
-    methods/bsl.md: which rows share statistics (BS3, `together`).
+    Source: BSL (Zhang et al. 2021) and its code (`MLP` in `BYOLoss.py`), after BYOL's predictor. Doubtful and settled
+    in methods/bsl.md: which rows share statistics (BS3, `together`).
 
     Args:
         blocks: n.

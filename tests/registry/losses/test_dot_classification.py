@@ -50,9 +50,8 @@ def test_separate_pairs(rows, negatives, positives):
     assert len(cells) == rows
     value = DotClassification(negatives, "separate", "sum")(anchor, positive).item()
     assert value == pytest.approx(sum(cells), abs=1e-9)
-    assert DotClassification(negatives, "separate")(anchor, positive).item() == pytest.approx(
-        sum(cells) / rows, abs=1e-9
-    )
+    mean = DotClassification(negatives, "separate")(anchor, positive).item()
+    assert mean == pytest.approx(sum(cells) / rows, abs=1e-9)
 
 
 def test_too_few_rows_to_be_divided():
