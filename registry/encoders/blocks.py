@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from registry.encoders import packing
 from registry.encoders.compiled import compiled
+from registry.encoders.head_dropout import heads_weighted
 from registry.encoders.packing import Pack
 from registry.tokens import attention_mask
 
@@ -25,7 +26,12 @@ PACK_TOKENS = 2048
 
 
 def run_blocks(
-    model: Any, vectors: Tensor, mask: Tensor, all_states: bool, rows_at_once: int | None = None
+    model: Any,
+    vectors: Tensor,
+    mask: Tensor,
+    all_states: bool,
+    rows_at_once: int | None = None,
+    heads: Tensor | None = None,
 ) -> list[Tensor]:
     """Return the states (B, L, D) after the blocks: the last one, or what entered the first and every output.
 
@@ -35,34 +41,49 @@ def run_blocks(
         mask: (B, L) 1 for real tokens. States of others mean nothing.
         all_states: Whether all are wanted.
         rows_at_once: Rows whose states are held for the backward pass; the others are computed again there.
+        heads: (B, K, H) weights of the attention heads of each block, with which nothing runs compiled; None is 1.
     """
-    fast = None if all_states else compiled(model)
+    fast = None if all_states or heads is not None else compiled(model)
     if fast is not None:
         one = partial(fast.run, _padded_last)
         rows = _rows(len(mask), rows_at_once)
         return [torch.cat([_held(one, vectors[own], mask[own], rows_at_once) for own in rows])]
     if not _packs(model, vectors, mask):
         run = partial(padded_states, model, all_states=all_states)
-        parts = [_held(run, vectors[rows], mask[rows], rows_at_once) for rows in _rows(len(mask), rows_at_once)]
+        parts = [
+            _held(_weighing(run, model, heads, rows), vectors[rows], mask[rows], rows_at_once)
+            for rows in _rows(len(mask), rows_at_once)
+        ]
         return [torch.cat(states) for states in zip(*parts, strict=True)]
     found = packing.packs(mask, PACK_TOKENS, rows_at_once)
     run = partial(_packed, model, all_states=all_states)
-    parts = [_held(run, _tokens(vectors, pack), pack, rows_at_once) for pack in found]
+    parts = [
+        _held(_weighing(run, model, heads, pack, mask.shape[1]), _tokens(vectors, pack), pack, rows_at_once)
+        for pack in found
+    ]
     places = torch.cat([pack.places for pack in found])
     return [_spread(torch.cat(states), places, mask) for states in zip(*parts, strict=True)]
 
 
-def first_states(model: Any, vectors: Tensor, mask: Tensor, rows_at_once: int | None = None) -> Tensor:
+def first_states(
+    model: Any, vectors: Tensor, mask: Tensor, rows_at_once: int | None = None, heads: Tensor | None = None
+) -> Tensor:
     """Return (B, D): the last state of each sentence's first token alone; arguments as for `run_blocks`."""
-    fast = compiled(model)
+    fast = compiled(model) if heads is None else None
     if fast is not None or not _packs(model, vectors, mask):
         run = partial(_padded_first, model) if fast is None else partial(fast.run, _padded_first)
-        rows = _rows(len(mask), rows_at_once)
-        return torch.cat([_held(run, vectors[own], mask[own], rows_at_once) for own in rows])
+        parts = [
+            _held(_weighing(run, model, heads, rows), vectors[rows], mask[rows], rows_at_once)
+            for rows in _rows(len(mask), rows_at_once)
+        ]
+        return torch.cat(parts)
     found = packing.packs(mask, PACK_TOKENS, rows_at_once)
     run = partial(_packed_first, model)
-    made = torch.cat([_held(run, _tokens(vectors, pack), pack, rows_at_once) for pack in found])
-    return made[torch.argsort(torch.cat([pack.sentences for pack in found]))]
+    parts = [
+        _held(_weighing(run, model, heads, pack, mask.shape[1]), _tokens(vectors, pack), pack, rows_at_once)
+        for pack in found
+    ]
+    return torch.cat(parts)[torch.argsort(torch.cat([pack.sentences for pack in found]))]
 
 
 def _packs(model: Any, vectors: Tensor, mask: Tensor) -> bool:
@@ -81,6 +102,32 @@ def _held(run: Callable[..., Any], vectors: Tensor, where: Any, rows_at_once: in
     if rows_at_once is None or not torch.is_grad_enabled():
         return run(vectors, where)
     return checkpoint(run, vectors, where, use_reentrant=False)
+
+
+def _weighing(
+    run: Callable[..., Any], model: Any, heads: Tensor | None, of: slice | Pack, length: int = 1
+) -> Callable[..., Any]:
+    """Return `run` as it is with the weights of attention heads (B, K, H), if there are any.
+
+    Args:
+        run: Computes blocks of `model`.
+        model: A transformers model.
+        heads: The weights.
+        of: Which rows of the batch it computes.
+        length: L, tokens of the batch's rows, where they are packed.
+    """
+    if heads is None:
+        return run
+    if isinstance(of, Pack):
+        tokens, sentences = heads[of.places // length].unsqueeze(0), heads[of.sentences]
+    else:
+        tokens, sentences = heads[of].unsqueeze(1), heads[of]
+
+    def weighed(vectors: Tensor, where: Any) -> Any:
+        with heads_weighted(model, tokens, sentences):
+            return run(vectors, where)
+
+    return weighed
 
 
 def _tokens(vectors: Tensor, pack: Pack) -> Tensor:

@@ -14,6 +14,7 @@ from registry import ENCODERS
 from registry.encoders import backbone as split
 from registry.encoders.blocks import first_states, padded_states, run_blocks
 from registry.encoders.export import Layout, export_encoder
+from registry.encoders.head_dropout import HeadDropout, droppable
 from registry.encoders.pooling import Pooling, needs_all_states, pool
 from registry.errors import CseError
 from registry.models import load_model
@@ -45,6 +46,8 @@ class TransformerEncoder(Encoder):
         dropout: Rate instead of the checkpoint's own.
         dropout_scope: Where `dropout` applies: "all" of embedding, hidden and attention dropout, the "embedding"
             output alone, or "hidden" (embedding, attention and feed-forward outputs) without attention weights.
+        drophead: Probability with which each attention head of each block is dropped for a sentence in training; the
+            heads that stay share its weight (DropHead, Zhou et al. 2020). Blocks are then not compiled.
         freeze: Parts of the checkpoint that are not trained, such as "embeddings" or "encoder.layer.0", or "heads".
             Their dropout stays on.
         augment_at: Where augmenters act: "layer" on the whole embedding layer's output, "word" on the word vectors,
@@ -56,9 +59,9 @@ class TransformerEncoder(Encoder):
     Shapes: ids (B, L) → token vectors (B, L, W) → sentence vectors (B, D). W is D except in ALBERT and small ELECTRA.
 
     Source: SimCSE (Gao et al. 2021) for pooling and head; IFCL (arXiv 2307.10932) §3.1 for the split at the embedding
-    layer. Doubtful: DCLR's code attends to padding (methods/dclr.md N8 → `attend_padding`). Settled in methods/ifcl.md:
-    where fusion happens (A3 → `augment_at`), what is frozen (A6 → `freeze`), what the dropout rate covers (A7 →
-    `dropout_scope`).
+    layer; Mirror-BERT (Liu et al. 2021) for `drophead`. Doubtful: DCLR's code attends to padding (methods/dclr.md N8 →
+    `attend_padding`). Settled in methods/ifcl.md: where fusion happens (A3 → `augment_at`), what is frozen (A6 →
+    `freeze`), what the dropout rate covers (A7 → `dropout_scope`).
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class TransformerEncoder(Encoder):
         augment_at: Literal["layer", "word"] = "layer",
         random_weights: bool = False,
         attend_padding: bool | None = None,
+        drophead: Probability | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -86,6 +90,7 @@ class TransformerEncoder(Encoder):
         self.dropout = split.take_dropout(self.backbone)
         if dropout is not None:
             self.dropout.p = dropout
+        self.drophead = None if drophead is None else self._drophead(drophead)
         split.verify(self.backbone)
         split.freeze(self.backbone, [part for part in freeze if part != "heads"])
         self.heads_frozen = "heads" in freeze
@@ -123,11 +128,12 @@ class TransformerEncoder(Encoder):
         """Drop, contextualise, pool and apply the training head."""
         dropped: Tensor = self.dropout(self.layer_vectors(tokens, embeddings))
         mask = torch.ones_like(tokens.mask) if self.attend_padding else tokens.mask
+        heads = None if self.drophead is None else self.drophead.draw(tokens.rows, dropped.device)
         if self.pooling == "cls" and not self.hidden_read:
-            states = [first_states(self.backbone, dropped, mask, self.rows_at_once).unsqueeze(1)]
+            states = [first_states(self.backbone, dropped, mask, self.rows_at_once, heads).unsqueeze(1)]
         else:
             every = needs_all_states(self.pooling)
-            states = run_blocks(self.backbone, dropped, mask, every, self.rows_at_once)
+            states = run_blocks(self.backbone, dropped, mask, every, self.rows_at_once, heads)
         pooled = pool(self.pooling, states, tokens.mask, self.first_layer_index)
         sentence = self._headed(pooled, tokens.groups)
         before = pooled if self.heads else None
@@ -157,6 +163,14 @@ class TransformerEncoder(Encoder):
             origin=self.model,
         )
         export_encoder(self.backbone, self.vocabulary.tokenizer, layout, folder)
+
+    def _drophead(self, rate: float) -> HeadDropout:
+        if not droppable(self.backbone):
+            raise CseError(
+                f"drophead: the blocks of {type(self.backbone).__name__} have no attention output of their own",
+                "leave drophead out, or use a BERT, RoBERTa, XLM-R or ELECTRA checkpoint",
+            )
+        return HeadDropout(rate, len(self.backbone.encoder.layer), int(self.backbone.config.num_attention_heads))
 
     def _heads(self) -> list[Head]:
         return [head for head in self.heads.values() if isinstance(head, Head)]

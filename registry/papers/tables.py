@@ -284,7 +284,8 @@ class Table(PaperModel):
 
     def comparable(self, row: str, column: str) -> bool:
         """Return whether our score is the quantity that is printed: by metric, split, aggregate and sample size."""
-        return not any(flag.kind in OTHER_QUANTITY for flag in self.cell_doubts(row, column))
+        other = OTHER_QUANTITY - ({"other_aggregate"} if self.rows[row].score else set())  # ours then is that aggregate
+        return not any(flag.kind in other for flag in self.cell_doubts(row, column))
 
 
 class Quoted(PaperModel):

@@ -54,6 +54,7 @@ IDENTITY = {
     "augmenters/feature_cutoff": {"rate": 0.0},
     "augmenters/fgsm": {"epsilon": 0.0},
     "augmenters/fuse_embeddings": {"rate": 1.0},
+    "augmenters/mask_span": {"shortest": 10_000},
     "augmenters/mask_tokens": {"rate": 0.0},
     "augmenters/repeat_words": {"rate": 0.0},
     "augmenters/replace_subwords": {"change": 0.0},

@@ -1,0 +1,86 @@
+import math
+
+import pytest
+import torch
+
+from registry import HEADS
+from registry.heads.batch_norm_mlp import BatchNormMlp
+from registry.testing.materials import WidthOnly, draw
+
+
+def fitted(width, **options):
+    head = BatchNormMlp(**options)
+    assert head.fit(width, WidthOnly(width)) == width
+    return head
+
+
+def dense(layer, rows):
+    weights = list(zip(layer.weight.tolist(), layer.bias.tolist(), strict=True))
+    return [[sum(w * x for w, x in zip(ws, row, strict=True)) + b for ws, b in weights] for row in rows]
+
+
+def normalised(rows):
+    """Each column over these rows, biased variance."""
+    columns = []
+    for column in zip(*rows, strict=True):
+        mean = sum(column) / len(column)
+        variance = sum((x - mean) ** 2 for x in column) / len(column)
+        columns.append([(x - mean) / math.sqrt(variance + 1e-5) for x in column])
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def bent(rows):
+    return [[max(0.0, x) for x in row] for row in rows]
+
+
+def literal(head, rows):
+    for place in range(head.blocks):
+        rows = bent(dense(head.second[place], bent(normalised(dense(head.first[place], rows)))))
+        rows = dense(head.third[place], rows)
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("expansion", [1, 4])
+def test_every_view_by_itself_equals_the_literal_form(blocks, expansion):
+    torch.manual_seed(blocks)
+    head = fitted(5, blocks=blocks, expansion=expansion).double()
+    pooled = draw(3, 7, 5).double()
+    expected = torch.cat([literal(head, pooled[:4].tolist()), literal(head, pooled[4:].tolist())])
+    found = head(pooled, (("anchor", 4), ("positive", 3)))
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=0)
+    together = fitted(5, blocks=blocks, expansion=expansion, together="all").double()
+    together.load_state_dict(head.state_dict())
+    torch.testing.assert_close(
+        together(pooled, (("anchor", 4), ("positive", 3))), literal(head, pooled.tolist()), atol=1e-9, rtol=0
+    )
+
+
+def test_worked_by_hand():
+    """One dimension, m = 1: (0, 2) → normalised (−1, 1) → max(0, ·) → 3·x + 1 = (1, 4) → −x = (−1, −4)."""
+    head = fitted(1, blocks=1, expansion=1)
+    with torch.no_grad():
+        for layer, (weight, bias) in zip((head.first, head.second, head.third), ((5, 2), (3, 1), (-1, 0)), strict=True):
+            layer[0].weight.fill_(weight)
+            layer[0].bias.fill_(bias)
+    assert head(torch.tensor([[0.0], [2.0]]), ()).flatten().tolist() == pytest.approx([-1.0, -4.0], abs=1e-5)
+
+
+def test_the_authors_size():
+    """Three times 768 → 7680 → 7680 → 768, with scale and shift of the normalisation."""
+    with torch.device("meta"):
+        head = fitted(768)
+    each = (768 + 1) * 7680 + 2 * 7680 + (7680 + 1) * 7680 + (7680 + 1) * 768
+    assert sum(p.numel() for p in head.parameters()) == 3 * each
+
+
+def test_gradient():
+    head = fitted(3, blocks=2, expansion=2).double()
+    pooled = draw(4, 4, 3).double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
+
+
+def test_bounds():
+    for wrong in ({"blocks": 0}, {"expansion": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            HEADS["batch_norm_mlp"].parameters(**wrong)
