@@ -64,7 +64,7 @@ class PseudoTokens(Head):
     def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:  # noqa: ARG002 - the hook's form
         """Return (B, D)."""
         c = pooled.unsqueeze(1)
-        expressed = self.inner(self.pseudo.to(pooled.dtype).expand(len(c), -1, -1), c)
+        expressed = self.inner(self.pseudo.unsqueeze(0).to(pooled.dtype), c)
         output: Tensor = self.outer(c, expressed).squeeze(1)
         return output
 
@@ -85,11 +85,12 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, asking: Tensor, asked: Tensor) -> Tensor:
-        """Return (B, n, D) for asking (B, n, D) and asked (B, m, D)."""
-        split = [
+        """Return (B, n, D) for asking (B, n, D), or (1, n, D) where all rows ask the same, and asked (B, m, D)."""
+        query, key, value = (
             layer(rows).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for layer, rows in ((self.query, asking), (self.key, asked), (self.value, asked))
-        ]
+        )
         rate = self.dropout.p if self.training else 0.0  # a module, so that a momentum copy can be given its own rate
-        mixed: Tensor = F.scaled_dot_product_attention(*split, dropout_p=rate)
+        asks = query.expand(len(asked), -1, -1, -1)
+        mixed: Tensor = F.scaled_dot_product_attention(asks, key, value, dropout_p=rate)
         return mixed.transpose(1, 2).flatten(-2)
