@@ -11,7 +11,7 @@ from registry.catalogue import Pair
 from tests.tiny import sentences, tiny_bert, tiny_roberta, with_prediction_head, word_vectors
 
 STEPS = 3
-AT_MOST = {"length": 6, "initial": 3, "served": 3, "k": 8, "limit": 30}
+AT_MOST = {"length": 6, "initial": 3, "served": 3, "k": 8, "limit": 30, "neighbours": 3}
 """Parameter → largest value a tiny run has room for."""
 
 
