@@ -65,7 +65,7 @@ class SelfGuided(Loss):
         if self.objective != "sg_opt":
             drawn = torch.randint(layers.shape[1], (len(layers),), device=layers.device)
             layers = layers[torch.arange(len(layers), device=layers.device), drawn].unsqueeze(1)
-        projected = self._encoder[0].project(layers.flatten(0, 1)).unflatten(0, layers.shape[:2])
+        projected = self._encoder[0].project(layers.flatten(0, 1)).view(*layers.shape[:2], -1)
         anchors, guides = all_devices(anchor.sentence), all_devices(projected)
         if self.objective == "nt_xent":
             return NTXent(self.temperature, "mean")(anchors, guides[:, 0], Negatives.none(anchors))
@@ -73,7 +73,7 @@ class SelfGuided(Loss):
 
     def _of_layers(self, anchors: Tensor, guides: Tensor) -> Tensor:
         """Return the mean of ℓᵢₖ for anchors (N, D) and guides (N, K, D)."""
-        logits = cosine_matrix(anchors, guides.flatten(0, 1)).unflatten(1, guides.shape[:2]) / self.temperature
+        logits = cosine_matrix(anchors, guides.flatten(0, 1)).view(len(anchors), *guides.shape[:2]) / self.temperature
         own = torch.eye(len(anchors), dtype=torch.bool, device=anchors.device)
         positive = logits.diagonal().T
         others = logits.masked_fill(own.unsqueeze(2), -torch.inf).flatten(1)
