@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from registry import LOSSES
-from registry.encoders.ema import heads_of
 from registry.errors import CseError
-from registry.types import Encoder, Loss
+from registry.types import Encoder, Head, Loss
 
 
 @LOSSES.register("stay_near")
@@ -33,7 +32,8 @@ class StayNear(Loss):
     def __init__(self, encoder: Encoder, power: Literal[1, 2] = 1) -> None:
         super().__init__()
         self.power = power
-        of_heads = {id(parameter) for parameter in heads_of(encoder).parameters()}
+        heads = [module for module in encoder.modules() if isinstance(module, Head)]
+        of_heads = {id(parameter) for head in heads for parameter in head.parameters()}
         trained = [p for p in encoder.parameters() if p.requires_grad and id(p) not in of_heads]
         if not trained:
             raise CseError(
