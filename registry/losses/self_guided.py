@@ -68,7 +68,7 @@ class SelfGuided(Loss):
         projected = self._encoder[0].project(layers.flatten(0, 1)).view(*layers.shape[:2], -1)
         anchors, guides = all_devices(anchor.sentence), all_devices(projected)
         if self.objective == "nt_xent":
-            return NTXent(self.temperature, "mean")(anchors, guides[:, 0], Negatives.none(anchors))
+            return NTXent(self.temperature, "mean").forward(anchors, guides[:, 0], Negatives.none(anchors))
         return self._of_layers(anchors, guides)
 
     def _of_layers(self, anchors: Tensor, guides: Tensor) -> Tensor:
