@@ -104,6 +104,7 @@ def _inputs(entry: Entry[Any]) -> Iterator[str]:
     if entry.inputs:
         words = {
             "sentences": "sentence vectors of a view",
+            "pooled": "sentence vectors of a view before the heads",
             "encoded": "an encoded view",
             "negatives": "the queue's negatives",
         }

@@ -186,8 +186,9 @@ def forward_inputs(cls: type) -> tuple[Input, ...]:
     """Return the inputs of a loss's `forward`.
 
     Raises:
-        RegistrationError: There is no `forward`, an input has no annotation or one that says no origin, or `Sentences`
-            and `Encoded` are mixed: their rows would not match on several devices.
+        RegistrationError: There is no `forward`, an input has no annotation or one that says no origin, `Sentences` and
+            `Encoded` are mixed, whose rows would not match on several devices, or there is neither a view nor, for a
+            regulariser of its weights, an encoder among the parameters.
     """
     forward: Any = cls.forward  # type: ignore[attr-defined]
     if forward is nn.Module.forward:
@@ -201,9 +202,16 @@ def forward_inputs(cls: type) -> tuple[Input, ...]:
     kinds = {i.kind for i in inputs}
     if "encoded" in kinds and kinds & {"sentences", "pooled"}:
         raise RegistrationError(f"{owner(cls)}.forward mixes Encoded with others: their rows differ on many devices")
-    if not kinds & {"sentences", "pooled", "encoded"}:
-        raise RegistrationError(f"{owner(cls)}.forward takes no view: annotate one with Sentences or Encoded")
+    if not kinds & {"sentences", "pooled", "encoded"} and not _takes_encoder(cls):
+        raise RegistrationError(
+            f"{owner(cls)}.forward takes no view, and __init__ no encoder",
+            "annotate an input with Sentences or Encoded, or a parameter with Encoder for a loss of its weights",
+        )
     return inputs
+
+
+def _takes_encoder(cls: type) -> bool:
+    return any(_reference(cls, each.name, hint)[1] == "encoder" for each, hint in _init_parameters(cls))
 
 
 def _hints(cls: type, function: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tests.tiny import sentences, tiny_bert, tiny_roberta, with_prediction_head,
 STEPS = 3
 LONGEST = 64
 """Tokens that the tiny models have positions for."""
-AT_MOST = {"length": 6, "initial": 3, "served": 3, "k": 8, "limit": 30}
+AT_MOST = {"length": 6, "initial": 3, "served": 3, "k": 8, "limit": 30, "neighbours": 3}
 """Parameter → largest value a tiny run has room for."""
 
 

@@ -219,7 +219,14 @@ def _check_budget(draft: Draft, problems: Problems) -> None:
         return
     if not draft.loss_parts:
         problems.add(("train",), "nothing to train: declare a loss, or set steps = 0", at_key=True)
+    elif all(part.entry is not None and not _views_taken(part.entry.inputs) for part in draft.loss_parts.values()):
+        message = "nothing to learn from the text: declare a loss that takes a view"
+        problems.add(next(iter(draft.loss_parts.values())).keys, message, at_key=True)
     _check_optimizer(draft.train, problems)
+
+
+def _views_taken(inputs: Iterable[Input]) -> bool:
+    return any(i.kind != "negatives" for i in inputs)
 
 
 def _check_optimizer(train: Train, problems: Problems) -> None:

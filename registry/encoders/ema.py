@@ -188,7 +188,7 @@ def copy_encoder(of: Encoder, share: Sequence[str], without: Sequence[str]) -> E
     Raises:
         CseError: There is no such part, or what remains does not fit together.
     """
-    known, heads = shareable(of), _heads(of)
+    known, heads = shareable(of), heads_of(of)
     for parameter, names, there in (("share", share, known), ("without", without, heads)):
         for name in names:
             if name not in there:
@@ -200,7 +200,7 @@ def copy_encoder(of: Encoder, share: Sequence[str], without: Sequence[str]) -> E
     kept = {id(known[name]): known[name] for name in share}
     made = copy.deepcopy(of, {**kept, id(getattr(of, "vocabulary", None)): getattr(of, "vocabulary", None)})
     for name in without:
-        del _heads(made)[name]
+        del heads_of(made)[name]
     for mine, _ in own_parameters(made, of):
         mine.requires_grad_(False)
     with modes_kept(made):
@@ -215,7 +215,7 @@ def shareable(encoder: Encoder) -> dict[str, nn.Module]:
     """Return the parts that `share` can name: the embedding layer and the heads."""
     embeddings = getattr(getattr(encoder, "backbone", None), "embeddings", None)
     layer = {"embeddings": embeddings} if isinstance(embeddings, nn.Module) else {}
-    return {**layer, **dict(_heads(encoder).items())}
+    return {**layer, **dict(heads_of(encoder).items())}
 
 
 def own_parameters(made: Encoder, of: Encoder) -> list[tuple[Tensor, Tensor]]:
@@ -230,7 +230,8 @@ def own_buffers(made: Encoder, of: Encoder) -> list[tuple[Tensor, Tensor]]:
     return [(mine, theirs[name]) for name, mine in made.named_buffers() if mine is not theirs[name]]
 
 
-def _heads(encoder: Encoder) -> nn.ModuleDict:
+def heads_of(encoder: Encoder) -> nn.ModuleDict:
+    """Return an encoder's training heads by name; none where it takes none."""
     heads = getattr(encoder, "heads", None)
     return heads if isinstance(heads, nn.ModuleDict) else nn.ModuleDict()
 
@@ -242,5 +243,5 @@ def _width(encoder: Encoder) -> int:
     try:
         return int(encoder.encode(tokens, encoder.embed(tokens)).sentence.shape[-1])
     except RuntimeError as error:
-        left = ", ".join(name for name, head in _heads(encoder).items() if isinstance(head, Head))
+        left = ", ".join(name for name, head in heads_of(encoder).items() if isinstance(head, Head))
         raise CseError(f"without: the heads that remain ({left}) do not fit each other: {error}") from error

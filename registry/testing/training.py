@@ -3,8 +3,8 @@
 Augmenters: rows stay rows, shapes fit each other, and the same random state gives the same change. Encoders: widths, no
 influence of padding and of other rows, and evaluation without dropout; one that is fitted when it is scored need not
 take part in training, so only its evaluation is checked. Heads: width, finite values, gradient to input and weights.
-Losses: a finite scalar, gradient into every view, no dependence on the order of rows. Queues: length, detached rows,
-checkpoints, and the same contents on every device.
+Losses: a finite scalar, gradient into every view, or into the encoder's weights where there is none, no dependence on
+the order of rows. Queues: length, detached rows, checkpoints, and the same contents on every device.
 """
 
 from __future__ import annotations
@@ -194,6 +194,9 @@ def _check_head_evaluation(entry: Entry[Head], head: Head, width: int) -> None:
 def check_loss(entry: Entry[Loss], materials: Materials) -> None:
     """Check a loss with and without a queue, with and without its optional inputs."""
     loss = materials.build(entry)
+    if all(i.kind == "negatives" for i in entry.inputs):
+        _check_regulariser(entry, materials)
+        return
     dim = materials.encoder.dim if entry.references else DIM
     required = [i.name for i in entry.inputs if i.kind != "negatives" and not i.optional]
     optional = [i.name for i in entry.inputs if i.kind != "negatives" and i.optional]
@@ -203,6 +206,21 @@ def check_loss(entry: Entry[Loss], materials: Materials) -> None:
             _check_value(entry, loss, views, _negatives(entries, dim))
         collapsed = {name: replace(view, sentence=torch.ones(ROWS, dim)) for name, view in views.items()}
         _check_value(entry, loss, collapsed, _negatives(0, dim), reach=False)
+
+
+def _check_regulariser(entry: Entry[Loss], materials: Materials) -> None:
+    """Check a loss that takes no view on weights that have moved since it was built."""
+    materials = replace(materials)  # with an encoder of its own, since its weights are changed
+    loss = materials.build(entry)
+    trained = [parameter for parameter in materials.encoder.parameters() if parameter.requires_grad]
+    with torch.no_grad():
+        for parameter in trained:
+            parameter.add_(draw(0, *parameter.shape))
+    value = _call(entry, loss, {}, _negatives(0, materials.encoder.dim))
+    require(entry, value.shape == () and bool(torch.isfinite(value)), "returns a finite scalar")
+    found = [g for g in torch.autograd.grad(value, trained, allow_unused=True) if g is not None]
+    require(entry, all(bool(g.isfinite().all()) for g in found), "has finite gradients")
+    require(entry, any(bool(g.any()) for g in found), "sends gradient into the encoder's weights")
 
 
 def _check_value(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negatives, reach: bool = True) -> None:

@@ -38,6 +38,8 @@ VALUES = {
     "evaluators/transfer": {"task": "mr"},
     "generators/graded_pairs": {"sentences": 60, "pairs": 60},
     "generators/pair_sentences": {"sources": ["graded_pairs/dev"]},
+    # No random direction, so that the order of rows cannot matter; the gradient reaches the encoder.
+    "losses/virtual_neighbours": {"neighbours": 3, "epsilon": 0.0, "detached": False},
     # Nothing hidden, so that chance plays no part and the order of rows cannot matter.
     "losses/replaced_token_detection": {"masking": 0.0, "generator_head": "embeddings"},
 }

@@ -147,7 +147,7 @@ def test_what_is_test_selected_transductive_or_run_again_is_flagged():
     assert flagged["conisi", "test_selected"] == {
         None, "ConIsI-s-BERT-base", "ConIsI-s-RoBERTa-base", "ConIsI-s-BERT-large",
     }  # fmt: skip
-    assert flagged["conisi", "transductive"] == {"ConSERT-BERT-base", "Mirror-BERT-base"}
+    assert flagged["conisi", "transductive"] == {"ConSERT-BERT-base", "Mirror-BERT-base", "SG-OPT-BERT-base"}
     assert flagged["ifcl", "transductive"] == {
         "ConSERT base", "ConSERT large", "BERT-whitening (C-STS-B)", "SimCSE-BERT (C-STS-B)",
     }  # fmt: skip

@@ -287,6 +287,16 @@ def test_inputs_without_an_origin_are_refused(forward, said):
         forward_inputs(loss(forward))
 
 
+def test_a_loss_of_an_encoders_weights_takes_no_view():
+    class OfWeights(Loss):
+        """Look at weights."""
+
+        def __init__(self, encoder: Encoder) -> None: ...
+        def forward(self) -> Tensor: ...  # type: ignore[override]
+
+    assert forward_inputs(OfWeights) == ()
+
+
 def test_a_loss_without_forward_is_refused():
     class Empty(Loss):
         """Be empty."""

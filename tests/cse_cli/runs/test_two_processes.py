@@ -28,8 +28,12 @@ pytestmark = pytest.mark.xdist_group("two processes")  # they share one costly f
 BATCH = 16
 STEPS = 3
 PAPERS = ("simcse_en", "ifcl_en", "mocose_en", "focal_infonce_en", "conisi_s_en")
-CHANGED = {"mocose_en": ["views.query.augment.0.epsilon=0.001", "encoders.target.decay=0.5"]}
-"""Recipe → what is changed so that the comparison can see the part: FGSM's step of 5e-9 changes no gradient."""
+CHANGED = {
+    "mocose_en": ["views.query.augment.0.epsilon=0.001", "encoders.target.decay=0.5"],
+    "mini/vascl_en": ["losses.virtual_neighbours.start=uniform"],
+}
+"""Recipe → what is changed so that the comparison can see the part: FGSM's step of 5e-9 changes no gradient; what is
+drawn uniformly is the same on every process (`without_dropout`)."""
 Gradients = list[dict[str, Tensor]]
 
 

@@ -1,0 +1,52 @@
+"""A regulariser: an encoder's weights stay near those it started with."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from registry import LOSSES
+from registry.errors import CseError
+from registry.types import Encoder, Head, Loss
+
+
+@LOSSES.register("stay_near")
+class StayNear(Loss):
+    """Keep every trained weight tensor of an encoder near its value before training.
+
+    ℓ = Σ_p ‖θ_p − θ_p⁰‖₂ over the encoder's trained tensors p but those of its heads, which start from random values;
+    with `power = 2` the sum of squares. At the start the value is 0, and so is the gradient. It takes no view.
+
+    Shapes: a scalar.
+
+    Source: SG-OPT (Kim, Yoo and Lee 2021, section 3.1) and its code; with squares L2-SP (Li et al. 2018, eq. 4).
+    Doubtful: the paper squares, the code does not (`power`, methods/sg_opt.md SG2).
+
+    Args:
+        encoder: Whose weights stay near their start.
+        power: 1 for the norms, 2 for their squares.
+    """
+
+    def __init__(self, encoder: Encoder, power: Literal[1, 2] = 1) -> None:
+        super().__init__()
+        self.power = power
+        heads = [module for module in encoder.modules() if isinstance(module, Head)]
+        of_heads = {id(parameter) for head in heads for parameter in head.parameters()}
+        trained = [p for p in encoder.parameters() if p.requires_grad and id(p) not in of_heads]
+        if not trained:
+            raise CseError(
+                "stay_near: the encoder has no trained weights but its heads'",
+                "name an encoder that is trained, or remove the loss",
+            )
+        self._trained = tuple(trained)  # in a tuple: the encoder owns them
+        for place, parameter in enumerate(trained):
+            # Not persistent: a resumed run starts from the same weights before it loads its own.
+            self.register_buffer(f"start_{place}", parameter.detach().clone(), persistent=False)
+
+    def forward(self) -> Tensor:
+        """Return the distance."""
+        starts = [self.get_buffer(f"start_{place}") for place in range(len(self._trained))]
+        norms = [(now - start).norm() for now, start in zip(self._trained, starts, strict=True)]
+        return torch.stack(norms).pow(self.power).sum()

@@ -1,0 +1,80 @@
+"""SG-OPT as its recipes put it together: which values, what is trained, and the loss of a first step."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from cse_cli.recipe.load import load
+from registry import catalogue
+from tests.recipes.first_step import experiment, layers_of, step_of
+from tests.registry.losses.literal import cosine
+
+
+@pytest.mark.parametrize("name", ["sg_opt_en", "sg_opt_en_large", "sg_opt_en_roberta", "sg_opt_en_roberta_large"])
+def test_the_authors_settings(name):
+    recipe = load(name).recipe
+    train, losses = recipe.train, recipe.losses
+    assert (train.batch_size, train.learning_rate, train.epochs, train.evaluate_every) == (16, 5e-5, 1, 50)
+    assert (train.seed, train.weight_decay) == (1, 0.0)
+    assert (losses["self_guided"].params["temperature"], losses["self_guided"].params["objective"]) == (0.01, "sg_opt")
+    assert (losses["stay_near"].weight, losses["stay_near"].params["power"]) == (0.1, 1)
+    assert recipe.encoders["online"].params["freeze"] == ["embeddings"]
+    assert recipe.encoders["frozen"].params["layers"] is None
+    assert recipe.data.dataset == ("stsb_text",)
+
+
+def test_the_text_is_all_of_stsb():
+    splits = catalogue.entry("stsb").splits
+    assert catalogue.entry("stsb_text").splits["train"].rows == 2 * sum(
+        splits[s].rows for s in ("train", "dev", "test")
+    )
+
+
+@pytest.mark.parametrize("name", ["sg_opt_en", "mini/sg_opt_en"])
+def test_the_first_step_by_hand(parts, name):
+    made = experiment(parts, name)
+    step = step_of(made)
+    losses = made.method(step)
+    cls, means = layers_of(parts, step.batch["anchor"])
+    c = cls if name == "sg_opt_en" else means[:, -1]
+    head = made.scored.heads["feed_forward"]
+
+    def projected(x):
+        for layer in (head.first, head.second):
+            x = layer.weight @ x + layer.bias
+            x = x * (1 + torch.erf(x / math.sqrt(2))) / 2
+        return x.tolist()
+
+    with torch.no_grad():
+        anchors, guides = [projected(x) for x in c], [[projected(v) for v in own] for own in means]
+    total = 0.0
+    for i, anchor in enumerate(anchors):
+        other = sum(math.exp(cosine(anchor, v) / 0.01) for j in range(4) if j != i for v in guides[j])
+        positives = [math.exp(cosine(anchor, v) / 0.01) for v in guides[i]]
+        total -= sum(math.log(p / (p + other)) for p in positives) / len(positives) / 4
+    assert losses["self_guided"].item() == pytest.approx(total, abs=1e-6)
+    assert losses["stay_near"].item() == 0.0
+
+
+def test_blocks_and_head_are_trained_and_nothing_else(parts):
+    made = experiment(parts, "sg_opt_en")
+    optimizer = torch.optim.SGD([p for p in made.method.parameters() if p.requires_grad], lr=0.1)
+    values = []
+    for index in range(2):
+        losses = made.method(step_of(made, index))
+        made.method.objective(losses).backward()
+        values.append(losses["stay_near"].item())
+        if index == 0:
+            found = {name for name, p in made.method.named_parameters() if p.grad is not None and p.grad.any()}
+            optimizer.step()
+    assert {name.rpartition("encoder.layer")[0] for name in found} == {"encoders.online.backbone.", ""}
+    assert {name for name in found if "encoder.layer" not in name} == {
+        f"encoders.online.heads.feed_forward.{layer}.{part}"
+        for layer in ("first", "second")
+        for part in ("weight", "bias")
+    }
+    assert values[0] == 0.0
+    assert values[1] > 0.0

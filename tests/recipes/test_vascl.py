@@ -1,0 +1,53 @@
+"""VaSCL as its recipes put it together: which values, and the losses of a first step."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from cse_cli.recipe.load import load
+from tests.recipes.first_step import experiment, layers_of, step_of
+from tests.registry.losses.literal import cosine
+from tests.registry.losses.neighbourhood import contrast, hardest, moved_by, neighbours, project, unit
+
+
+@pytest.mark.parametrize("name", ["vascl_en", "vascl_en_roberta", "vascl_en_roberta_large"])
+def test_the_authors_script(name):
+    recipe = load(name).recipe
+    train, loss = recipe.train, recipe.losses["virtual_neighbours"].params
+    assert (train.batch_size, train.learning_rate, train.head_learning_rate) == (1024, 5e-6, 100 * 5e-6)
+    assert (train.optimizer, train.steps, train.evaluate_every) == ("adam", 100, 100)
+    assert (loss["neighbours"], loss["epsilon"], loss["temperature"], loss["detached"]) == (16, 15.0, 0.05, True)
+    assert recipe.losses["nt_xent"].params == {"temperature": 0.05, "reduction": "mean"}
+    assert recipe.encoders["online"].params["pooling"] == "mean"
+    assert recipe.data.max_length == 32
+
+
+@pytest.mark.parametrize("name", ["vascl_en", "mini/vascl_en"])
+def test_the_first_step_by_hand(parts, name):
+    made = experiment(parts, name)
+    step = step_of(made)
+    torch.manual_seed(9)
+    losses = made.method(step)
+    torch.manual_seed(9)
+    first = [unit(row) for row in torch.randn(4, 16, dtype=torch.float64).tolist()]
+    rows = layers_of(parts, step.batch["anchor"])[1][:, -1].tolist()
+    plain = project(made.scored, rows)
+    both, total = [*plain, *plain], 0.0  # without dropout both views are alike
+    for i, row in enumerate(both):
+        below = sum(math.exp(cosine(row, other) / 0.05) for j, other in enumerate(both) if j != i)
+        total -= math.log(math.exp(1 / 0.05) / below) / 8
+    assert losses["nt_xent"].item() == pytest.approx(total, abs=1e-6)
+    near = neighbours(rows, 3)
+    moved = project(made.scored, moved_by(rows, hardest(made.scored, rows, first, near, 15.0, 0.05), 15.0))
+    expected = (contrast(plain, moved, near, 0.05) + contrast(moved, plain, near, 0.05)) / 2
+    assert losses["virtual_neighbours"].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_second_loss_trains_the_head_alone(parts):
+    made = experiment(parts, "vascl_en")
+    made.method(step_of(made))["virtual_neighbours"].backward()
+    found = {name for name, p in made.method.named_parameters() if p.grad is not None and p.grad.any()}
+    assert found == {f"encoders.online.heads.feed_forward.{layer}.weight" for layer in ("first", "second")}

@@ -1,0 +1,55 @@
+import math
+
+import pytest
+import torch
+
+from registry.heads.feed_forward import FeedForward
+from registry.testing.materials import WidthOnly
+
+GIVEN = [
+    {"hidden": 7, "width": 3, "activation": "gelu", "last_activation": True},  # SG-OPT's form
+    {"width": 3, "bias": False},  # VaSCL's
+    {},
+]
+
+
+def fitted(given=5, **options):
+    torch.manual_seed(1)
+    head = FeedForward(**options)
+    return head.double(), head.fit(given, WidthOnly(given))
+
+
+def layer(rows, bias, x):
+    return [sum(w * v for w, v in zip(row, x, strict=True)) + b for row, b in zip(rows, bias, strict=True)]
+
+
+def bent(activation, values):
+    if activation == "relu":
+        return [max(0.0, v) for v in values]
+    return [v * (1 + math.erf(v / math.sqrt(2))) / 2 for v in values]
+
+
+@pytest.mark.parametrize("options", GIVEN)
+def test_equals_the_literal_form(options):
+    head, out = fitted(**options)
+    head.double()
+    pooled = torch.randn(4, 5, dtype=torch.float64)
+    made = head(pooled, ())
+    assert made.shape == (4, out) == (4, options.get("width", 5))
+    assert head.first.out_features == options.get("hidden", 5)
+    assert (head.first.bias is None, head.second.bias is None) == ((not options.get("bias", True),) * 2)
+    sigma = options.get("activation", "relu")
+    for row, found in zip(pooled.tolist(), made.tolist(), strict=True):
+        for part, bends in ((head.first, True), (head.second, options.get("last_activation", False))):
+            bias = [0.0] * part.out_features if part.bias is None else part.bias.tolist()
+            row = layer(part.weight.tolist(), bias, row)
+            row = bent(sigma, row) if bends else row
+        assert found == pytest.approx(row, abs=1e-12)
+
+
+@pytest.mark.parametrize("options", GIVEN)
+def test_gradient(options):
+    head, _ = fitted(**options)
+    head.double()
+    pooled = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)

@@ -1,0 +1,103 @@
+import math
+
+import pytest
+import torch
+
+from registry.errors import CseError
+from registry.heads.pseudo_tokens import PseudoTokens
+from registry.testing.materials import WidthOnly
+
+WIDTH, HEADS = 6, 2
+
+
+def fitted(tokens=3, **options):
+    torch.manual_seed(2)
+    head = PseudoTokens(tokens, attention_heads=HEADS, **options)
+    assert head.fit(WIDTH, WidthOnly(WIDTH)) == WIDTH
+    head.double().eval()
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter)
+    return head
+
+
+def layer(linear, x):
+    rows = zip(linear.weight.tolist(), linear.bias.tolist(), strict=True)
+    return [b + sum(w * v for w, v in zip(row, x, strict=True)) for row, b in rows]
+
+
+def attention(module, asking, asked):
+    """Head by head, query by query, one exponential at a time."""
+    size = WIDTH // HEADS
+    queries = [layer(module.query, x) for x in asking]
+    keys, values = ([layer(linear, x) for x in asked] for linear in (module.key, module.value))
+    found = []
+    for q in queries:
+        out = []
+        for part in (slice(start, start + size) for start in range(0, WIDTH, size)):
+            scores = [
+                math.exp(sum(a * b for a, b in zip(q[part], k[part], strict=True)) / math.sqrt(size)) for k in keys
+            ]
+            weights = [score / sum(scores) for score in scores]
+            columns = zip(*[v[part] for v in values], strict=True)
+            out += [sum(w * x for w, x in zip(weights, column, strict=True)) for column in columns]
+        found.append(out)
+    return found
+
+
+def test_attention_of_several_keys_equals_the_literal_form():
+    module = fitted().outer
+    asking, asked = torch.randn(4, 2, WIDTH, dtype=torch.float64), torch.randn(4, 5, WIDTH, dtype=torch.float64)
+    expected = [attention(module, one, other) for one, other in zip(asking.tolist(), asked.tolist(), strict=True)]
+    assert torch.allclose(module(asking, asked), torch.tensor(expected, dtype=torch.float64), atol=1e-12)
+
+
+def test_both_attentions_equal_the_literal_form():
+    head = fitted()
+    pooled = torch.randn(4, WIDTH, dtype=torch.float64)
+    expected = []
+    for c in pooled.tolist():
+        expressed = attention(head.inner, head.pseudo.tolist(), [c])
+        expected += attention(head.outer, [c], expressed)
+    assert torch.allclose(head(pooled, ()), torch.tensor(expected, dtype=torch.float64), atol=1e-12)
+
+
+def test_without_dropout_the_pseudo_tokens_play_no_part():
+    """PT1: the first softmax has one column."""
+    few, pooled = fitted(tokens=1), torch.randn(4, WIDTH, dtype=torch.float64)
+    many = fitted(tokens=9)
+    many.load_state_dict({**few.state_dict(), "pseudo": many.pseudo.detach()})
+    assert torch.allclose(few(pooled, ()), many(pooled, ()), atol=1e-12)
+    many(pooled, ()).square().sum().backward()
+    assert many.pseudo.grad is not None
+    assert many.pseudo.grad.abs().max() < 1e-12
+    r = pooled @ few.inner.value.weight.T + few.inner.value.bias
+    linear = r @ few.outer.value.weight.T + few.outer.value.bias
+    assert torch.allclose(few(pooled, ()), linear, atol=1e-12)
+
+
+def test_dropout_makes_them_matter_in_training_alone():
+    head, pooled = fitted(tokens=64, dropout=0.5), torch.randn(4, WIDTH, dtype=torch.float64)
+    plain = head(pooled, ())
+    assert not torch.allclose(head.train()(pooled, ()), plain, atol=1e-3)
+    head.dropout = head.inner.dropout.p = head.outer.dropout.p = 0.0
+    assert torch.allclose(head(pooled, ()), plain, atol=1e-12)
+
+
+def test_starts_as_bert_starts():
+    head = PseudoTokens(128, attention_heads=8)
+    head.fit(256, WidthOnly(256))
+    assert abs(head.pseudo.std().item() - 0.02) < 1e-3
+    assert abs(head.inner.value.weight.std().item() - 0.02) < 1e-3
+    assert not head.outer.key.bias.any()
+
+
+def test_gradient():
+    head = fitted()
+    pooled = torch.randn(2, WIDTH, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
+
+
+@pytest.mark.parametrize(("heads", "said"), [(4, "6 dimensions cannot be divided among 4"), (None, "blocks have none")])
+def test_heads_that_do_not_fit_are_refused(heads, said):
+    with pytest.raises(CseError, match=said):
+        PseudoTokens(attention_heads=heads).fit(WIDTH, WidthOnly(WIDTH))
