@@ -34,19 +34,21 @@ class StayNear(Loss):
         self.power = power
         heads = [module for module in encoder.modules() if isinstance(module, Head)]
         of_heads = {id(parameter) for head in heads for parameter in head.parameters()}
-        trained = [p for p in encoder.parameters() if p.requires_grad and id(p) not in of_heads]
+        trained = {name: p for name, p in encoder.named_parameters() if p.requires_grad and id(p) not in of_heads}
         if not trained:
             raise CseError(
                 "stay_near: the encoder has no trained weights but its heads'",
                 "name an encoder that is trained, or remove the loss",
             )
-        self._trained = tuple(trained)  # in a tuple: the encoder owns them
-        for place, parameter in enumerate(trained):
+        self._encoder = (encoder,)  # in a tuple: not a sub-module
+        self._names = tuple(trained)  # not the weights themselves: a move to another device may replace them
+        for place, parameter in enumerate(trained.values()):
             # Not persistent: a resumed run starts from the same weights before it loads its own.
             self.register_buffer(f"start_{place}", parameter.detach().clone(), persistent=False)
 
     def forward(self) -> Tensor:
         """Return the distance."""
-        starts = [self.get_buffer(f"start_{place}") for place in range(len(self._trained))]
-        norms = [(now - start).norm() for now, start in zip(self._trained, starts, strict=True)]
+        now = [self._encoder[0].get_parameter(name) for name in self._names]
+        starts = [self.get_buffer(f"start_{place}") for place in range(len(now))]
+        norms = [(moved - start).norm() for moved, start in zip(now, starts, strict=True)]
         return torch.stack(norms).pow(self.power).sum()
