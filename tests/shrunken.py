@@ -11,6 +11,8 @@ from registry.catalogue import Pair
 from tests.tiny import sentences, tiny_bert, tiny_roberta, with_prediction_head, word_vectors
 
 STEPS = 3
+LONGEST = 64
+"""Tokens that the tiny models read at most."""
 AT_MOST = {"length": 6, "initial": 3, "served": 3, "k": 8, "limit": 30}
 """Parameter → largest value a tiny run has room for."""
 
@@ -38,6 +40,8 @@ class Small:
         changed = [f"data.file={self.text}", "train.batch_size=4", "train.evaluate_every=2", "train.precision=fp32"]
         if tables["train"].get("steps") != 0:
             changed.append(f"train.steps={STEPS}")
+        if tables["data"]["max_length"] > LONGEST:
+            changed.append(f"data.max_length={LONGEST}")
         if tables["data"].get("dataset"):
             dropped.append("data.dataset")
         for path, part in _components(tables):
