@@ -3,7 +3,8 @@
     CSE_DATA=../shared/data CSE_MODELS=../shared/models python benchmarks/methods.py [--steps 300] [--only simcse ...]
 
 Runs each recipe under `recipes/mini/` that trains, one seed, on one text, scoring STS-B dev alone; prints a Markdown
-table. IFCL's recipes keep their own text, because they need a second language beside each sentence.
+table. IFCL's recipes keep their own text, because they need a second language beside each sentence, and
+DeCLUTR's, which needs longer texts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Recipe
+from registry import AUGMENTERS
 
 TEXT = "wiki_en"
 
@@ -33,15 +35,16 @@ def options(recipe: Recipe, steps: int, text: str) -> list[str]:
     """Return the arguments that give every recipe the same budget and text."""
     select = (recipe.evaluate.select or "").partition(".")[0]
     given = [f"train.steps={steps}", f"train.evaluate_every={steps // 6}", "evaluate.untrained=false"]
-    if not needs_second_text(recipe):
+    if not keeps_its_text(recipe):
         given.append(f'data.dataset="{text}"')
     dropped = [f"evaluators.{name}" for name in recipe.evaluators if name != select]
     return [a for g in given for a in ("--set", g)] + [a for d in dropped for a in ("--unset", d)]
 
 
-def needs_second_text(recipe: Recipe) -> bool:
-    """Tell whether an augmenter reads a column that plain text does not have."""
-    return any("column" in part.params for view in recipe.views.values() for part in view.augment)
+def keeps_its_text(recipe: Recipe) -> bool:
+    """Tell whether an augmenter reads a column that plain text does not have, or chooses from whole documents."""
+    parts = [part for view in recipe.views.values() for part in view.augment]
+    return any("column" in part.params or AUGMENTERS[part.name].cls.reads_whole_text for part in parts)
 
 
 def run(name: str, steps: int, text: str) -> dict[str, Any]:
@@ -81,7 +84,7 @@ def main() -> None:
     sys.stdout.write("|---|---|---|---|---|---|---|\n")
     for name in recipes(asked.only):
         recipe = load(name).recipe
-        text = ", ".join(recipe.data.dataset) if needs_second_text(recipe) else asked.text
+        text = ", ".join(recipe.data.dataset) if keeps_its_text(recipe) else asked.text
         sys.stdout.write(row(name, run(name, asked.steps, asked.text), asked.steps, text) + "\n")
         sys.stdout.flush()
 

@@ -199,6 +199,10 @@ class Augmenter(Component):
     """A second column of the data that it reads, found tokenised at `tokens.side[column]`."""
     vocabulary: Vocabulary | None = None
     """What tokenises that column."""
+    reads_whole_text: ClassVar[bool] = False
+    """Whether `on_pieces` is given uncut text; what the view's augmenters then leave is cut to the length limit."""
+    draws_alike: ClassVar[bool] = False
+    """Whether `on_text` and `on_pieces` draw the same numbers in every view of a step: for views that must agree."""
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:  # noqa: ARG002 - a hook
         """Change sentences before the tokeniser."""

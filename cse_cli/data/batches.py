@@ -23,6 +23,9 @@ from registry.errors import CseError
 from registry.tokens import Pieces, Sample, Tokens, Vocabulary
 from registry.types import Augmenter, Batch
 
+UNCUT = 2**31
+"""A length that no text has."""
+
 T = TypeVar("T")
 TextT = TypeVar("TextT")
 
@@ -51,14 +54,30 @@ class ViewPlan:
             for a in self.augmenters
         )
 
-    def pieces(self, sentences: Sequence[str], rng: Random, max_length: int) -> list[Pieces]:
-        """Return sentences as sub-words, changed by the augmenters."""
+    @property
+    def reads_whole_text(self) -> bool:
+        """Whether an augmenter chooses from the whole text, which may be longer than what the encoder reads."""
+        return any(augmenter.reads_whole_text for augmenter in self.augmenters)
+
+    def pieces(self, sentences: Sequence[str], own: Random, alike: Random, max_length: int) -> list[Pieces]:
+        """Return sentences as sub-words, changed by the augmenters.
+
+        Args:
+            sentences: Of one batch.
+            own: What is drawn for this view alone.
+            alike: Numbers that are the same for every view of the batch.
+            max_length: Tokens a sentence is cut to, specials included.
+        """
+        drawn = [(augmenter, alike if augmenter.draws_alike else own) for augmenter in self.augmenters]
         samples = [Sample(sentence) for sentence in sentences]
-        for augmenter in self.augmenters:
+        for augmenter, rng in drawn:
             samples = augmenter.on_text(samples, rng)
-        pieces = self.vocabulary.pieces(samples, max_length)
-        for augmenter in self.augmenters:
+        pieces = self.vocabulary.pieces(samples, UNCUT if self.reads_whole_text else max_length)
+        for augmenter, rng in drawn:
             pieces = augmenter.on_pieces(pieces, rng)
+        if self.reads_whole_text:
+            room = max_length - self.vocabulary.assemble([Pieces(())]).length
+            pieces = [replace(row, first=row.first[:room], second=row.second and row.second[:room]) for row in pieces]
         return pieces
 
 
@@ -187,8 +206,8 @@ class Batches(BatchSource[Text]):
 
         def changed(name: str, plan: ViewPlan) -> Tokens:
             # Every process changes the whole batch, so that what is drawn does not depend on their number.
-            rng = Random(f"{self.seed}:{step}:{name}")
-            pieces = plan.pieces(self._sentences[plan.column].take(indices), rng, self.max_length)
+            own, alike = (Random(f"{self.seed}:{step}:{part}") for part in (name, ""))
+            pieces = plan.pieces(self._sentences[plan.column].take(indices), own, alike, self.max_length)
             return plan.vocabulary.assemble(self._own(pieces))
 
         return self._views(tokens, changed)

@@ -162,8 +162,8 @@ class Stream(BatchSource[StreamedText]):
             return known[key]
 
         def changed(name: str, plan: ViewPlan) -> Tokens:
-            rng = Random(f"{self.seed}:{step}:{name}:{self.rank}")
-            return plan.vocabulary.assemble(plan.pieces(cells[plan.column], rng, self.max_length))
+            own, alike = (Random(f"{self.seed}:{step}:{part}:{self.rank}") for part in (name, ""))
+            return plan.vocabulary.assemble(plan.pieces(cells[plan.column], own, alike, self.max_length))
 
         return self._views(tokens, changed)
 

@@ -67,13 +67,13 @@ def encode_view(
     place = next((p.device for p in encoder.parameters()), torch.device("cpu"))
     own = [place] if place.type == "cuda" else []  # unnamed, all of a machine's devices would be asked
     seed = zlib.crc32(name.encode()) if training else SEED
-    rng, step = Random(seed), EvaluationStep(torch.Generator().manual_seed(seed))
+    rng, alike, step = Random(seed), Random(SEED), EvaluationStep(torch.Generator().manual_seed(seed))
     vectors = []
     with torch.random.fork_rng(devices=own), torch.no_grad(), _in_training(encoder) if training else nullcontext():
         torch.manual_seed(seed)
         for start in range(0, len(columns[plan.column]), batch_size):
             batch = {column: cells[start : start + batch_size] for column, cells in columns.items()}
-            tokens = plan.vocabulary.assemble(plan.pieces(batch[plan.column], rng, max_length))
+            tokens = plan.vocabulary.assemble(plan.pieces(batch[plan.column], rng, alike, max_length))
             side = {column: known.pad(known.ids(batch[column], max_length)) for column, known in plan.side.items()}
             tokens = replace(tokens, side=side).to(place)
             for augmenter in plan.augmenters:

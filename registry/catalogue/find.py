@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -302,8 +303,20 @@ def data_folder() -> Path | None:
     return unpacked if unpacked.is_dir() else None
 
 
+PACKAGE = "package:"
+"""Beginning of a file's name that lies in an installed Python package: "package:name/path"."""
+
+
 def own_file(file: str) -> Path | None:
-    """Return a file of the user's own: from the current folder, else from `$CSE_DATA`; None where neither has it."""
+    """Return a file of the user's own: from the current folder, else from `$CSE_DATA`; None where neither has it.
+
+    "package:name/path" is a file of an installed Python package, which is not imported.
+    """
+    if file.startswith(PACKAGE):
+        package, _, inside = file.removeprefix(PACKAGE).partition("/")
+        found = find_spec(package) if package.isidentifier() else None
+        folders = [] if found is None else found.submodule_search_locations or []
+        return next((path for each in folders if (path := Path(each, inside)).is_file()), None)
     path, folder = Path(file).expanduser(), data_folder()
     places = (path, *((folder / path,) if folder is not None else ()))
     return next((place.absolute() for place in places if place.is_file()), None)
@@ -323,6 +336,8 @@ def require_own_file(file: str, what: str, action: str, hint: str = "") -> Path:
     """
     if (found := own_file(file)) is not None:
         return found
+    if file.startswith(PACKAGE):
+        raise MissingError(f"no {what} at {file}: the Python package is not installed, or has no such file", action)
     folder = data_folder()
     searched = " here" if folder is None else f" here or below CSE_DATA ({folder})"
     raise MissingError(f"no {what} at {file}{'' if Path(file).expanduser().is_absolute() else searched}{hint}", action)

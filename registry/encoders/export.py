@@ -15,10 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from torch import Tensor, tensor
+from torch import Tensor, eye, tensor, zeros
 
+from registry.encoders.convolutions import Convolutions
 from registry.encoders.pooling import Pooling, averaged
 from registry.models import quiet_transformers, without_pooler
 
@@ -27,6 +29,15 @@ MODULES = "modules.json"
 
 SETTINGS = "cse.json"
 """File of an export that says how its sentence vectors are made."""
+
+CNN, CNN_CONFIG, RELU = "CNN", "cnn_config.json", "ReLU"
+"""Module of convolutions, its settings, and the module of a ReLU behind them."""
+
+PADDING_NOTE = (
+    "The states of tokens go through convolutions before they are averaged. Releases of sentence-transformers up to "
+    "6.2 let padding into them: encode with `batch_size=1` there."
+)
+"""For the model card of an encoder with convolutions."""
 
 OWN_FORMAT = 2
 """Schema version of that file in a directory that only cse opens."""
@@ -42,6 +53,7 @@ class Layout:
         dense: Weight, bias and activation of the dense layers kept at evaluation.
         max_length: Tokens, specials included, that loaders truncate at.
         origin: Model the training started from, for the model card.
+        convolutions: What the last layer's states go through before they are pooled.
     """
 
     pooling: Pooling
@@ -49,6 +61,7 @@ class Layout:
     dense: Sequence[tuple[Tensor, Tensor, str]]
     max_length: int
     origin: str
+    convolutions: Convolutions | None = None
 
 
 def export_encoder(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
@@ -92,7 +105,8 @@ def append_dense(folder: Path, weight: Tensor, bias: Tensor, note: str) -> None:
 
 def _module(index: int, kind: str) -> dict[str, Any]:
     path = f"{index}_{kind}" if index else ""
-    return {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+    of = {RELU: "Dense"}.get(kind, kind)
+    return {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{of}"}
 
 
 def _write_transformer(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
@@ -119,6 +133,13 @@ def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
     if pair := averaged(layout.pooling, layout.first_layer_index):
         kinds.append("WeightedLayerPooling")
         _write_layer_mean(int(model.config.num_hidden_layers), width, pair, folder / f"{len(kinds)}_{kinds[-1]}")
+    if layout.convolutions is not None:
+        kinds.append(CNN)
+        _write_convolutions(layout.convolutions, folder / f"{len(kinds)}_{CNN}")
+        width = layout.convolutions.width
+        if layout.convolutions.activation == "relu":
+            kinds.append(RELU)
+            _write_relu(width, folder / f"{len(kinds)}_{RELU}")
     kinds.append("Pooling")
     _write_pooling("cls_token" if layout.pooling == "cls" else "mean_tokens", width, folder / f"{len(kinds)}_Pooling")
     for weight, bias, activation in layout.dense:
@@ -137,35 +158,53 @@ def _write_layer_mean(layers: int, width: int, pair: tuple[int, int], folder: Pa
     _write_module(folder, config, {"layer_weights": tensor(weights)})
 
 
+def _write_convolutions(convolutions: Convolutions, folder: Path) -> None:
+    config = {
+        "in_word_embedding_dimension": convolutions.states,
+        "out_channels": convolutions.channels,
+        "kernel_sizes": list(convolutions.windows),
+    }
+    weights = {key: value.detach().cpu().contiguous() for key, value in convolutions.state_dict().items()}
+    _write_module(folder, config, weights, CNN_CONFIG)
+
+
+def _write_relu(width: int, folder: Path) -> None:
+    """Write a ReLU of the token vectors: a dense layer that multiplies by one."""
+    _write_dense(eye(width), zeros(width), "ReLU", folder, {"module_input_name": "token_embeddings"})
+
+
 def _write_pooling(mode: str, width: int, folder: Path) -> None:
     modes = {f"pooling_mode_{known}": known == mode for known in ("cls_token", "mean_tokens", "max_tokens")}
     config = {"word_embedding_dimension": width, **modes, "pooling_mode_mean_sqrt_len_tokens": False}
     _write_module(folder, config, {})
 
 
-def _write_dense(weight: Tensor, bias: Tensor, activation: str, folder: Path) -> None:
+def _write_dense(
+    weight: Tensor, bias: Tensor, activation: str, folder: Path, more: Mapping[str, str] = MappingProxyType({})
+) -> None:
     home = "linear" if activation == "Identity" else "activation"
     config = {
         "in_features": weight.shape[1],
         "out_features": weight.shape[0],
         "bias": True,
         "activation_function": f"torch.nn.modules.{home}.{activation}",
+        **more,
     }
     values = {"linear.weight": weight, "linear.bias": bias}
     _write_module(folder, config, {key: value.detach().cpu().contiguous() for key, value in values.items()})
 
 
-def _write_module(folder: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> None:
+def _write_module(folder: Path, config: dict[str, Any], weights: dict[str, Tensor], name: str = "config.json") -> None:
     from safetensors.torch import save_file
 
     folder.mkdir()
-    write_json(folder / "config.json", config)
+    write_json(folder / name, config)
     if weights:
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def _write_settings(layout: Layout, folder: Path) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "schema_version": 1,
         "pooling": layout.pooling,
         "first_layer_index": layout.first_layer_index,
@@ -173,8 +212,10 @@ def _write_settings(layout: Layout, folder: Path) -> None:
         "max_length": layout.max_length,
         "origin": layout.origin,
     }
+    if layout.convolutions is not None:
+        settings["activation"] = layout.convolutions.activation
     write_json(folder / SETTINGS, settings)
-    write_card(folder, settings)
+    write_card(folder, settings, "" if layout.convolutions is None else PADDING_NOTE)
 
 
 def write_card(folder: Path, settings: Mapping[str, Any], note: str = "") -> None:

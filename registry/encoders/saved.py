@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
 from registry import ENCODERS
 from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
-from registry.encoders.export import OWN_FORMAT, SETTINGS
+from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
+from registry.encoders.export import CNN, CNN_CONFIG, OWN_FORMAT, SETTINGS
 from registry.encoders.pooling import Pooling
 from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
@@ -28,13 +29,20 @@ POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 @dataclass(frozen=True)
 class _Saved:
-    """What a directory says of itself; `dense` holds the layers after pooling, `transformer` the model."""
+    """What a directory says of itself.
+
+    Args:
+        transformer: The model.
+        dense: Layers after pooling.
+        convolutions: Those before pooling, and what follows them.
+    """
 
     transformer: Path | str
     pooling: str = "cls"
     first_layer_index: int = 0
     dense: tuple[Path, ...] = ()
     max_length: int | None = None
+    convolutions: tuple[Path, str] | None = None
 
 
 def open_encoder(model: str, pooling: str | None = None) -> tuple[Encoder, int]:
@@ -55,12 +63,13 @@ def open_encoder(model: str, pooling: str | None = None) -> tuple[Encoder, int]:
     if settings.get("format") is not None:
         return _open_own(folder, settings, pooling)
     saved = _read(model)
-    encoder = TransformerEncoder(
-        str(saved.transformer),
-        pooling=cast(Pooling, pooling or saved.pooling),
-        first_layer_index=1 if saved.first_layer_index == 1 else 0,
-        head_at_eval=bool(saved.dense),
-    )
+    given: dict[str, Any] = {
+        "model": str(saved.transformer),
+        "pooling": pooling or saved.pooling,
+        "first_layer_index": 1 if saved.first_layer_index == 1 else 0,
+        "head_at_eval": bool(saved.dense),
+    }
+    encoder = TransformerEncoder(**given) if saved.convolutions is None else _convolutional(saved, given)
     encoder.attach({folder.name: _fixed(folder) for folder in saved.dense})
     limit = saved.max_length or int(load_tokenizer(str(saved.transformer)).model_max_length)
     return encoder.eval(), min(limit, encoder.max_length)
@@ -90,6 +99,26 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None) -> tu
     return encoder.eval(), limit
 
 
+def _convolutional(saved: _Saved, given: dict[str, Any]) -> ConvolutionalEncoder:
+    """Return the encoder with the convolutions that were saved.
+
+    Raises:
+        CseError: The pooling asked for reads more than one layer.
+    """
+    assert saved.convolutions is not None
+    if given["pooling"] not in get_args(OnePooling):
+        raise CseError(
+            f"pooling {given['pooling']!r} reads two layers, and {saved.transformer} convolves the last one alone",
+            f"one of {', '.join(get_args(OnePooling))}",
+        )
+    folder, activation = saved.convolutions
+    config = _json(folder / CNN_CONFIG)
+    shape = {"windows": config["kernel_sizes"], "channels": config["out_channels"], "activation": activation}
+    encoder = ConvolutionalEncoder(**shape, **given)
+    encoder.convolutions.load_state_dict(_tensors(folder / "model.safetensors"))
+    return encoder
+
+
 def _read(model: str) -> _Saved:
     folder = locate(model)
     if (folder / SETTINGS).is_file():
@@ -104,7 +133,10 @@ def _read_export(folder: Path) -> _Saved:
     if settings.get("schema_version") != 1:
         raise CseError(f"{folder / SETTINGS} has schema_version {settings.get('schema_version')}, this cse reads 1")
     dense = tuple(sorted(folder.glob("*_Dense"))) if settings["head"] != "none" else ()
-    return _Saved(folder, settings["pooling"], settings["first_layer_index"], dense, settings["max_length"])
+    convolutions = (next(folder.glob(f"*_{CNN}")), settings["activation"]) if "activation" in settings else None
+    return _Saved(
+        folder, settings["pooling"], settings["first_layer_index"], dense, settings["max_length"], convolutions
+    )
 
 
 def _read_modules(folder: Path) -> _Saved:

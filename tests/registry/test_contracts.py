@@ -37,6 +37,7 @@ VALUES = {
     "evaluators/sts_average": {"datasets": ["graded_pairs"], "split": "dev"},
     "evaluators/transfer": {"task": "mr"},
     "generators/graded_pairs": {"sentences": 60, "pairs": 60},
+    "generators/joined_lines": {"sources": ["tatoeba_open/train"], "lines": 3},
     "generators/pair_sentences": {"sources": ["graded_pairs/dev"]},
     # No random direction, so that the order of rows cannot matter; the gradient reaches the encoder.
     "losses/virtual_neighbours": {"neighbours": 3, "epsilon": 0.0, "detached": False},
@@ -65,7 +66,12 @@ IDENTITY = {
 }
 PACKAGES = {"evaluators/mteb": in_mteb}
 """Component → what makes its package ready, or skips where it is not installed."""
-NO_IDENTITY: set[str] = {"augmenters/pair", "augmenters/replace_antonyms", "augmenters/token_shuffle"}
+NO_IDENTITY: set[str] = {
+    "augmenters/pair",
+    "augmenters/replace_antonyms",
+    "augmenters/spans",
+    "augmenters/token_shuffle",
+}
 """Augmenters that change something at every setting."""
 
 

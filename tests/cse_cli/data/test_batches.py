@@ -194,3 +194,56 @@ def test_real_sentences_and_a_real_vocabulary(models):
     lines = list(text.cells("text"))
     expected = vocabulary.pad(vocabulary.ids([lines[i] for i in made.indices(40)], 32))
     assert same(made.batch(40)["anchor"], expected)
+
+
+class Agrees(Shuffles):
+    """The same, in every view alike."""
+
+    draws_alike = True
+
+
+def test_views_that_draw_alike_change_text_alike_and_others_beside_them_do_not(text):
+    def made(*augmenters):
+        return ViewPlan("text", Words(), augmenters=list(augmenters))
+
+    plans = {"a": made(Agrees(), Shuffles()), "b": made(Shuffles(), Agrees()), "c": made(Agrees())}
+    batch = Batches(text, plans, 4, 12, seed=0)
+    found = {name: tokens.ids.tolist() for name, tokens in batch.batch(1).items()}
+    # "sentence", its number, then what was drawn, between the special tokens.
+    alike = {name: [row[place] for row in rows] for (name, rows), place in zip(found.items(), (3, 4, 3), strict=True)}
+    alone = {name: [row[place] for row in found[name]] for name, place in (("a", 4), ("b", 3))}
+    assert alike["a"] == alike["b"] == alike["c"]
+    assert not set(alone["a"]) & set(alone["b"])
+    again = {name: tokens.ids.tolist() for name, tokens in batch.batch(2).items()}
+    assert not set(alike["c"]) & {row[3] for row in again["c"]}
+
+
+class Last(Augmenter):
+    """Keeps the last few sub-words of each text, as read."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def on_pieces(self, pieces, rng):
+        return [replace(row, first=row.first[-self.count :]) for row in pieces]
+
+
+class LastOfAll(Last):
+    reads_whole_text = True
+
+
+def test_what_reads_whole_text_sees_its_end_and_is_cut_afterwards(tmp_path):
+    path, words = tmp_path / "long.txt", Words()
+    path.write_text(" ".join(f"w{place}" for place in range(50)) + "\n")
+    long = open_text(Data(file=str(path)), {"text"})
+
+    def row(augmenter):  # of eight tokens, the special ones included
+        plan = ViewPlan("text", words, augmenters=[augmenter])
+        return Batches(long, {"anchor": plan}, 1, 8, seed=0).batch(0)["anchor"].ids[0].tolist()
+
+    def expected(*places):
+        return [1, *(words.word(f"w{place}") for place in places), 2]
+
+    assert row(LastOfAll(3)) == expected(47, 48, 49)
+    assert row(LastOfAll(20)) == expected(30, 31, 32, 33, 34, 35)
+    assert row(Last(3)) == expected(3, 4, 5)

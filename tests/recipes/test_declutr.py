@@ -1,0 +1,99 @@
+"""DeCLUTR as its recipes put it together: which values, which spans, and what the first step computes."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+import torch
+
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import open_text
+from cse_cli.recipe.load import load
+from cse_cli.training.build import Experiment, resolve
+from cse_cli.training.step import StepState
+from tests.shrunken import Small
+from tests.tiny import sentences
+
+VIEWS = ("anchor_1", "near_1", "near_1_too", "anchor_2", "near_2", "near_2_too")
+RECIPES = ("declutr_en_roberta", "mini/declutr_en")
+
+
+def experiment(parts: Small, tmp_path, name: str, *more: str) -> Experiment:
+    """Over eight documents of about 90 words; only the anchors' spans may be as long as 20 sub-words."""
+    path = tmp_path / "documents.txt"
+    path.write_text("".join(" ".join(sentences(18, seed=row)) + "\n" for row in range(8)), encoding="utf-8")
+    changed, dropped = parts.options(load(name).recipe)
+    sizes = [f"views.{view}.augment.0.{key}" for view in VIEWS for key in ("shortest=4", "longest=20")]
+    given = [*changed, f"data.file={path}", "data.max_length=22", *sizes, "encoders.online.dropout=0.0", *more]
+    return resolve(load(name, given, dropped).recipe, 5)
+
+
+def batches_of(made: Experiment) -> Batches:
+    return Batches(open_text(made.recipe.data, made.columns), made.plans, 4, made.recipe.data.max_length, 5)
+
+
+def test_the_authors_settings():
+    """declutr_base.jsonnet, copied by hand."""
+    recipe = load("declutr_en_roberta").recipe
+    train, spans = recipe.train, recipe.views["near_2_too"].augment[0].params
+    assert (train.batch_size, train.learning_rate, train.weight_decay, train.clip_norm) == (4, 5e-5, 0.1, 1.0)
+    assert (train.epsilon, train.bias_correction, train.epochs, train.seed) == (1e-6, False, 1, 42)
+    assert spans == {"anchor": 1, "positive": 1, "anchors": 2, "positives": 2, "shortest": 32, "longest": 512}
+    assert recipe.losses["nt_xent_means"].params == {"temperature": 0.05, "reduction": "mean"}
+    assert [recipe.losses[name].weight for name in recipe.losses] == [1.0, 1.0]
+    assert recipe.encoders["online"].params["model"] == "roberta-base"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_views_are_spans_of_one_document_near_their_anchor(parts, tmp_path, name):
+    made = experiment(parts, tmp_path, name)
+    batches = batches_of(made)
+    spans = made.method.views["anchor_1"].augmenters[0]
+    vocabulary = made.scored.vocabulary
+    for step in range(4):
+        batch, rng = batches.batch(step), Random(f"5:{step}:")
+        documents = open_text(made.recipe.data, made.columns).sentences("text").take(batches.indices(step))
+        for row, document in enumerate(documents):
+            ids = vocabulary.ids([document], 10_000)[0][1:-1]
+            drawn = [span for anchor, near in spans.draw(len(ids), rng) for span in (anchor, *near)]
+            for view, (start, stop) in zip(VIEWS, drawn, strict=True):
+                tokens = batch[view]
+                assert tokens.ids[row][tokens.mask[row] == 1].tolist()[1:-1] == ids[start:stop], view
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_losses_of_the_first_step(parts, tmp_path, name):
+    made = experiment(parts, tmp_path, name, "views.anchor_1.augment.1.rate=0.4")
+    batch = batches_of(made).batch(0)
+    made.method.double()
+    torch.manual_seed(9)
+    step = StepState(made.method, batch, 0, 3, torch.Generator().manual_seed(0))
+    losses = {label: value.item() for label, value in made.method(step).items()}
+
+    encoder = made.scored
+    vectors, scores = {}, []
+    head = made.method.losses["masked_language_modelling"].head
+    for view in VIEWS:
+        tokens = step.embedded[view].tokens  # of the anchors, some hidden
+        states = encoder.backbone(tokens.ids, attention_mask=tokens.mask).last_hidden_state.detach()
+        lengths = tokens.mask.sum(1).tolist()
+        vectors[view] = [states[row, :length].mean(0) for row, length in enumerate(lengths)]
+        if tokens.targets is not None:
+            for row, place in (tokens.targets >= 0).nonzero().tolist():
+                made_scores = head(states[row, place], encoder.backbone.embeddings.word_embeddings.weight)
+                scores.append(-made_scores.log_softmax(0)[tokens.targets[row, place]].item())
+    assert len(scores) > 4
+    assert losses["masked_language_modelling"] == pytest.approx(sum(scores) / len(scores), abs=1e-9)
+
+    rows = [*vectors["anchor_1"], *vectors["anchor_2"]]
+    for k in (1, 2):
+        near = zip(vectors[f"near_{k}"], vectors[f"near_{k}_too"], strict=True)
+        rows += [(one + other) / 2 for one, other in near]
+    total = 0.0
+    for place, row in enumerate(rows):
+        likeness = {j: math.exp(float(torch.cosine_similarity(row, other, 0)) / 0.05) for j, other in enumerate(rows)}
+        del likeness[place]
+        total -= math.log(likeness[(place + 8) % 16] / sum(likeness.values()))
+    assert losses["nt_xent_means"] == pytest.approx(total / 16, abs=1e-9)

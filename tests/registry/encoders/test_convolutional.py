@@ -1,0 +1,110 @@
+import json
+
+import pytest
+import torch
+
+from registry.encoders.convolutional import ConvolutionalEncoder
+from registry.encoders.saved import open_encoder
+from registry.errors import CseError
+from registry.heads.mlp import Mlp
+from tests.tiny import sentences, tiny_bert, tiny_roberta
+
+TEXTS = [*sentences(), "dog", " ".join(["the cat sees a dog"] * 2)]
+
+
+def build(folder, make=tiny_bert, **values):
+    torch.manual_seed(3)
+    return ConvolutionalEncoder(model=str(make(folder)), **{"windows": [1, 3, 5], "channels": 4, **values})
+
+
+def tokens_of(encoder, texts=TEXTS, length=12):
+    return encoder.vocabulary.pad(encoder.vocabulary.ids(texts, length))
+
+
+def literal(encoder, states):
+    """The features of one sentence, one product at a time: states (L, W), zero beyond its edges."""
+    rows = []
+    for place in range(len(states)):
+        row = []
+        for conv, size in zip(encoder.convolutions.convs, encoder.convolutions.windows, strict=True):
+            for weight, bias in zip(conv.weight.tolist(), conv.bias.tolist(), strict=True):
+                total = bias
+                for offset in range(size):
+                    seen = place + offset - size // 2
+                    if 0 <= seen < len(states):
+                        total += sum(h * weight[w][offset] for w, h in enumerate(states[seen]))
+                row.append(max(0.0, total) if encoder.convolutions.activation == "relu" else total)
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("activation", ["relu", "none"])
+def test_features_and_their_mean_by_hand(tmp_path, activation):
+    encoder = build(tmp_path, activation=activation, dropout=0.0)
+    tokens = tokens_of(encoder)
+    made = encoder.encode(tokens, encoder.embed(tokens))
+    whole = encoder.backbone(tokens.ids, attention_mask=tokens.mask).last_hidden_state
+    assert encoder.dim == 12
+    for row, length in enumerate(tokens.mask.sum(1).tolist()):
+        expected = torch.tensor(literal(encoder, whole[row, :length].tolist()))
+        torch.testing.assert_close(made.hidden[row, :length], expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(made.sentence[row], expected.mean(0), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(encoder.represent(tokens)[row], expected.mean(0), atol=1e-5, rtol=1e-5)
+
+
+def test_padding_never_enters_a_window(tmp_path):
+    encoder = build(tmp_path)
+    alone = torch.cat([encoder.represent(tokens_of(encoder, [text])) for text in TEXTS])
+    torch.testing.assert_close(encoder.represent(tokens_of(encoder)), alone, atol=1e-6, rtol=1e-5)
+
+
+def test_features_are_made_although_no_loss_reads_them(tmp_path):
+    encoder = build(tmp_path, pooling="cls", dropout=0.0)
+    encoder.expect(hidden_read=False, rows_at_once=None)
+    tokens = tokens_of(encoder)
+    made = encoder.encode(tokens, encoder.embed(tokens))
+    assert made.hidden.shape == (*tokens.ids.shape, 12)
+    assert torch.equal(made.sentence, made.hidden[:, 0])
+
+
+@pytest.mark.parametrize("activation", ["relu", "none"])
+@pytest.mark.parametrize("head", [False, True])
+def test_an_export_comes_back(tmp_path, activation, head):
+    encoder = build(tmp_path, tiny_roberta, activation=activation, head_at_eval=head)
+    if head:
+        encoder.attach({"mlp": Mlp()})
+    encoder.export(tmp_path / "out" / "model", 12)
+    again, length = open_encoder(str(tmp_path / "out" / "model"))
+    assert length == 12
+    assert again.convolutions.windows == (1, 3, 5)
+    assert torch.equal(again.represent(tokens_of(again)), encoder.represent(tokens_of(encoder)))
+    with pytest.raises(CseError, match="'last2' reads two layers"):
+        open_encoder(str(tmp_path / "out" / "model"), "last2")
+
+
+def test_the_layout_of_an_export(tmp_path):
+    build(tmp_path).export(tmp_path / "model", 12)
+    listed = [
+        (m["path"], m["type"].rpartition(".")[2]) for m in json.loads((tmp_path / "model/modules.json").read_text())
+    ]
+    assert listed == [("", "Transformer"), ("1_CNN", "CNN"), ("2_ReLU", "Dense"), ("3_Pooling", "Pooling")]
+    assert "batch_size=1" in (tmp_path / "model" / "README.md").read_text()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("activation", ["relu", "none"])
+@pytest.mark.parametrize("head", [False, True])
+def test_sentence_transformers_gives_the_same_vectors_where_nothing_is_padded(tmp_path, activation, head):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    encoder = build(tmp_path, activation=activation, head_at_eval=head)
+    if head:
+        encoder.attach({"mlp": Mlp()})
+    encoder.export(tmp_path / "model", 12)
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    made = theirs.encode(TEXTS, convert_to_tensor=True, batch_size=1)
+    assert (made - encoder.represent(tokens_of(encoder))).abs().max().item() < 1e-5
+
+
+def test_a_window_needs_a_middle(tmp_path):
+    with pytest.raises(CseError, match="a window of 2 tokens has no middle"):
+        build(tmp_path, windows=[1, 2])
