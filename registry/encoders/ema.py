@@ -151,7 +151,7 @@ class Ema(Encoder):
         Raises:
             CseError: The copy has no such head of its own, or no gradient reaches it.
         """
-        own = {name: head for name, head in _heads(self.target).items() if name not in share}
+        own = {name: head for name, head in heads_of(self.target).items() if name not in share}
         for name in names:
             if name not in own:
                 hint = suggestion(name, own) or f" It has: {', '.join(own) or 'none'}."
