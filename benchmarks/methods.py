@@ -2,9 +2,9 @@
 
     CSE_DATA=../shared/data CSE_MODELS=../shared/models python benchmarks/methods.py [--steps 300] [--only simcse ...]
 
-Runs each recipe under `recipes/mini/` that trains, one seed, on one text, scoring STS-B dev alone; prints a Markdown
-table. IFCL's recipes keep their own text, because they need a second language beside each sentence, and
-DeCLUTR's, which needs longer texts.
+Runs each recipe under `recipes/mini/` that trains, several seeds, on one text, scoring STS-B dev alone; prints a
+Markdown table, again after each seed. IFCL's recipes keep their own text, because they need a second language beside each
+sentence, and DeCLUTR's, which needs longer texts.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import json
 import os
 import subprocess
 import sys
-import time
-from typing import Any
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean, stdev
 
+from cse_cli.core import paths
+from cse_cli.core.results import Result
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Recipe
@@ -47,45 +50,59 @@ def keeps_its_text(recipe: Recipe) -> bool:
     return any("column" in part.params or AUGMENTERS[part.name].cls.reads_whole_text for part in parts)
 
 
-def run(name: str, steps: int, text: str) -> dict[str, Any]:
-    """Return the result document of one run, and what the command said."""
-    command = [sys.executable, "-m", "cse_cli", "run", name, "--seed", "0", "--json"]
-    began = time.perf_counter()
-    done = subprocess.run(
-        [*command, *options(load(name).recipe, steps, text)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        return {"failed": done.stderr.strip().rpartition("\n")[2] or f"exit {done.returncode}"}
-    collapse = next((line.strip() for line in done.stderr.split("\n") if "collapse" in line), "")
-    return {**json.loads(done.stdout)["results"][0], "collapse": collapse, "wall": time.perf_counter() - began}
+def run(names: Sequence[str], options: Sequence[str], seed: int, workers: int) -> list[Result]:
+    """Return the results of recipes that take the same options; those that failed are told on stderr and left out."""
+    command = [sys.executable, "-m", "cse_cli", "run", *names, "--seed", str(seed), "--workers", str(workers), "--json"]
+    done = subprocess.run([*command, *options], stdout=subprocess.PIPE, text=True, check=False)
+    results = json.loads(done.stdout)["results"] if done.stdout else []
+    return [Result.model_validate(result) for result in results]
 
 
-def row(name: str, found: dict[str, Any], steps: int, text: str) -> str:
-    """Return one line of the table."""
-    if "failed" in found:
-        return f"| {name} | failed: {found['failed']} |"
-    curve = {int(step): value for step, value in found["curve"].items()}
-    best = max(step for step in curve if step and curve[step] == max(v for s, v in curve.items() if s))
-    return (
-        f"| {name} | {text} | {curve[0]:.2f} | {curve[best]:.2f} ({best}) | {curve[steps]:.2f} | "
-        f"{found['sentences_per_second']:.0f} | {found['collapse'] or 'no'} |"
+def raised_alarm(result: Result) -> bool:
+    """Tell whether the sentence vectors of a run were found to collapse."""
+    return "health/collapse_alarm" in (paths.runs() / str(result.run_id) / "metrics.jsonl").read_text(encoding="utf-8")
+
+
+def row(name: str, text: str, found: Sequence[Result]) -> str:
+    """Return one line of the table, means over the seeds."""
+    curves = [result.curve for result in found]
+    best = [max((score, -step) for step, score in curve.items() if step) for curve in curves]
+    gains = [score - curve[0] for (score, _), curve in zip(best, curves, strict=True)]
+    cells = (
+        f"{fmean(curve[0] for curve in curves):.2f}",
+        f"{fmean(score for score, _ in best):.2f} ({', '.join(str(-step) for _, step in best)})",
+        f"{fmean(gains):+.2f}" + (f" ± {stdev(gains):.2f}" if len(gains) > 1 else ""),
+        f"{fmean(curve[max(curve)] for curve in curves):.2f}",
+        f"{fmean(result.sentences_per_second or 0 for result in found):.0f}",
+        f"{sum(map(raised_alarm, found))} of {len(found)}",
     )
+    return f"| {name} | {text} | {' | '.join(cells)} |"
 
 
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="Runs at a time, one thread each.")
     parser.add_argument("--text", default=TEXT)
     parser.add_argument("--only", nargs="*", default=[])
     asked = parser.parse_args()
-    sys.stdout.write(f"{os.cpu_count()} cores, {asked.steps} steps, seed 0\n\n")
-    sys.stdout.write("| recipe | text | dev before | best (step) | dev after | sentences/s | collapse |\n")
-    sys.stdout.write("|---|---|---|---|---|---|---|\n")
-    for name in recipes(asked.only):
-        recipe = load(name).recipe
-        text = ", ".join(recipe.data.dataset) if keeps_its_text(recipe) else asked.text
-        sys.stdout.write(row(name, run(name, asked.steps, asked.text), asked.steps, text) + "\n")
+    loaded = {name: load(name).recipe for name in recipes(asked.only)}
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name, recipe in loaded.items():
+        alike[tuple(options(recipe, asked.steps, asked.text))].append(name)
+    found: dict[str, list[Result]] = defaultdict(list)
+    for seed in range(asked.seeds):
+        for given, names in alike.items():
+            for result in run(names, given, seed, asked.workers):
+                found[result.recipe].append(result)
+        sys.stdout.write(f"\n{os.cpu_count()} cores, {asked.steps} steps, {seed + 1} seeds\n\n")
+        sys.stdout.write("| recipe | text | dev before | best (steps) | gain | dev after | sentences/s | alarms |\n")
+        sys.stdout.write("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+        for name, recipe in loaded.items():
+            text = ", ".join(recipe.data.dataset) if keeps_its_text(recipe) else asked.text
+            sys.stdout.write((row(name, text, found[name]) if found[name] else f"| {name} | failed |") + "\n")
         sys.stdout.flush()
 
 
