@@ -3,8 +3,8 @@
     CSE_DATA=../shared/data CSE_MODELS=../shared/models python benchmarks/methods.py [--steps 300] [--only simcse ...]
 
 Runs each recipe under `recipes/mini/` that trains, several seeds, on one text, scoring STS-B dev alone; prints a
-Markdown table, again after each seed. IFCL's recipes keep their own text, because they need a second language beside each
-sentence, and DeCLUTR's, which needs longer texts.
+Markdown table, again after each seed. IFCL's recipes keep their own text, because they need a second language beside
+each sentence, and DeCLUTR's, which needs longer texts.
 """
 
 from __future__ import annotations

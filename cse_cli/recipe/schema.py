@@ -38,7 +38,7 @@ class Part(Section):
 
     def table(self) -> dict[str, Any]:
         """Return the part as a recipe writes it: name and parameters side by side."""
-        extra = {k: v for k, v in self.model_dump(exclude={"params"}).items() if k != "name"}
+        extra = {k: v for k, v in self.model_dump(mode="json", exclude={"params"}).items() if k != "name"}
         return {"name": self.name, **{k: v for k, v in self.params.items() if v is not None}, **extra}
 
 

@@ -15,7 +15,9 @@ OTHER = {"other_split", "other_aggregate", "other_metric"}
 
 
 def flagged(table, row, column):
-    return any(flag.kind in OTHER and flag.row in (None, row) and flag.column in (None, column) for flag in table.flags)
+    own = {"other_aggregate"} if table.rows[row].score else set()  # our score then is the aggregate that is printed
+    kinds = {flag.kind for flag in table.flags if flag.row in (None, row) and flag.column in (None, column)}
+    return bool(kinds & (OTHER - own))
 
 
 def test_no_stored_cell_of_another_quantity_is_marked_or_bold_however_far_ours_is():

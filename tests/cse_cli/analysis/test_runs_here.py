@@ -80,7 +80,7 @@ def test_reasons_settings_and_numbers_of_data():
     (transfer,) = tables(table="mocose/2")
     (reason,) = next(row.here for row in transfer.rows if row.name == "Skip-thought")
     assert (reason.state, reason.columns) == ("reason", ())
-    assert reason.text.startswith("reason: Skip-thought")
+    assert reason.text.startswith("reason: a recurrent encoder")
 
 
 def ablation_runs(seeds=(0, 1, 2)):

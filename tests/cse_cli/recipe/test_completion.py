@@ -24,7 +24,7 @@ def test_every_component_has_its_name_and_summary():
 
 def test_recipes_have_titles(tmp_path, monkeypatch):
     assert names(complete_recipe("simcse_en_r")) == ["simcse_en_roberta", "simcse_en_roberta_large"]
-    assert dict(complete_anything("ifcl_z")) == {"ifcl_zh": "IFCL, Chinese, BERT base"}
+    assert dict(complete_anything("glove_e")) == {"glove_en": "GloVe averages, English"}
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "own.toml").write_text('title = "mine"\n')
     monkeypatch.chdir(tmp_path)

@@ -12,6 +12,7 @@ from registry.augmenters.fgsm import Fgsm, describe_loss, share_changed, share_c
 from registry.encoders.ema import Ema
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
+from registry.signature import Input
 from registry.tokens import Embedded, Encoded, Tokens
 from registry.types import Encoder
 from tests.fakes import FakeEncoder, WordVocabulary
@@ -42,9 +43,7 @@ class Weighed(torch.nn.Module):
         return 3 * anchor[:, 0].sum() - positive[:, 1].square().sum()
 
 
-INPUTS = SimpleNamespace(
-    inputs=[SimpleNamespace(name=name, kind="sentences") for name in ("anchor", "positive")]
-)  # fmt: skip
+INPUTS = SimpleNamespace(inputs=[Input(name, "sentences", optional=False) for name in ("anchor", "positive")])
 
 
 def linear_method(**augmenters):
