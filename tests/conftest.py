@@ -64,11 +64,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 
 @pytest.fixture(autouse=True)
 def quick_databases(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Copy MLflow's tables from a database made once, and wait for no disk; other processes do neither."""
+    """Copy MLflow's tables from a database made once, and wait for no disk; other processes do none of it."""
     if "cse_cli.tracking.store" in sys.modules:
-        from tests.databases import migrated, wait_for_no_disk
+        from tests.databases import migrated, read_revisions_once, wait_for_no_disk
 
         wait_for_no_disk()
+        read_revisions_once()
         made = tmp_path_factory.getbasetemp() / "migrated.db"
         monkeypatch.setattr("cse_cli.tracking.store._migrate", lambda new: new.write_bytes(migrated(made)))
 

@@ -24,5 +24,21 @@ def wait_for_no_disk() -> None:
     event.listen(Engine, "connect", store._do_not_wait)
 
 
+@cache
+def read_revisions_once() -> None:
+    """Let Optuna look through its migrations once in this process, not whenever a storage is opened."""
+    from optuna.storages._rdb.storage import _VersionManager
+
+    found: list[str] = []
+    real = _VersionManager.get_head_version
+
+    def head(manager: _VersionManager) -> str:
+        if not found:
+            found.append(real(manager))
+        return found[0]
+
+    _VersionManager.get_head_version = head  # type: ignore[method-assign]
+
+
 migrate = store._migrate
 """How they are made; tests copy them instead."""

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Annotated
 
 from pydantic import Field
@@ -53,6 +54,10 @@ class GradedPairs(Generator):
         """
         if split not in ("train", "dev", "test"):
             raise UnknownNameError(f"graded_pairs has no split '{split}'.", "Use 'train', 'dev' or 'test'.")
+        yield from map(dict, _made(self.sentences, self.pairs, self.seed, split))
+
+    def draw(self, split: str) -> Iterator[dict[str, str]]:
+        """Yield the rows of a split as they are made."""
         taken: set[Meaning] = set()
         for earlier in ("test", "dev"):
             pairs = self._draw_pairs(earlier, taken)
@@ -92,6 +97,12 @@ class GradedPairs(Generator):
                 "sentence2": sentences[1],
             }
         taken |= said
+
+
+@cache
+def _made(sentences: int, pairs: int, seed: int, split: str) -> list[dict[str, str]]:
+    """Return the rows of a split, made once: a second for every reader otherwise."""
+    return list(GradedPairs(sentences, pairs, seed).draw(split))
 
 
 def _draw_pair(kind: str, rng: random.Random) -> tuple[Meaning, Meaning]:

@@ -74,6 +74,7 @@ def test_a_search_from_one_word_to_a_confirmed_recipe(file, folder, home, tune):
     assert {path.name for path in figures.glob("*.png")} == {"history.png", "slice.png"}
 
 
+@pytest.mark.exhaustive
 def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, undrawn, monkeypatch):
     code, _, err = tune(
         file, "--param", "learning_rate", "--range", "0.0009..0.03", "--trials", 4, "--set", "train.learning_rate=1e-9"
