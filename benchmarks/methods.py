@@ -1,6 +1,6 @@
 """Every method on the project's small encoder, the same budget for all: does it run, learn, collapse, and how fast?
 
-    CSE_DATA=../shared/data CSE_MODELS=../shared/models python benchmarks/methods.py [--steps 300] [--only simcse ...]
+    CSE_DATA=../shared/data CSE_MODELS=../shared/models python benchmarks/methods.py [--steps 60] [--only simcse ...]
 
 Runs each recipe under `recipes/mini/` that trains, several seeds, on one text, scoring STS-B dev alone; prints a
 Markdown table, again after each seed. IFCL's recipes keep their own text, because they need a second language beside
@@ -38,7 +38,7 @@ def recipes(only: list[str]) -> list[str]:
 def options(recipe: Recipe, steps: int, text: str) -> list[str]:
     """Return the arguments that give every recipe the same budget and text."""
     select = (recipe.evaluate.select or "").partition(".")[0]
-    given = [f"train.steps={steps}", f"train.evaluate_every={steps // 6}", "evaluate.untrained=false"]
+    given = [f"train.steps={steps}", f"train.evaluate_every={max(1, steps // 3)}", "evaluate.untrained=false"]
     if not keeps_its_text(recipe):
         given.append(f'data.dataset="{text}"')
     dropped = [f"evaluators.{name}" for name in recipe.evaluators if name != select]
@@ -83,7 +83,7 @@ def row(name: str, text: str, found: Sequence[Result]) -> str:
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="Runs at a time, one thread each.")
     parser.add_argument("--text", default=TEXT)
