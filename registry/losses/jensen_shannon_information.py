@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from registry import LOSSES
+from registry.distributed import rank, sum_devices, world_size
 from registry.errors import CseError
 from registry.tokens import Encoded
 from registry.types import Loss
@@ -23,8 +24,6 @@ class JensenShannonInformation(Loss):
     special ones among them. −ℓ is the Jensen-Shannon estimate of the mutual information between the two. The authors
     write softplus(−r) + r for softplus(r), which is the same number. A batch of one sentence has no first term.
 
-    On several devices each compares the sentences of its own share of the batch with each other.
-
     Shapes: hidden (B, L, D), sentence (B, D) → a scalar; the features must be as wide as the sentence vectors.
 
     Source: IS-BERT (Zhang et al. 2020, section 3.2) and its code (`MutualInformationLoss.py`); Deep InfoMax (Hjelm et
@@ -32,7 +31,7 @@ class JensenShannonInformation(Loss):
     """
 
     def forward(self, anchor: Encoded) -> Tensor:
-        """Return the loss of this device's rows.
+        """Return this device's share of the loss: the mean over devices is the loss of the whole batch.
 
         Raises:
             CseError: Features and sentence vectors differ in width.
@@ -44,10 +43,13 @@ class JensenShannonInformation(Loss):
                 "give the view's encoder no heads, or heads that keep the width",
             )
         real = anchor.tokens.mask.to(anchor.hidden.dtype)
-        rows, tokens = len(real), real.sum()
-        products = torch.einsum("ild,jd->ilj", anchor.hidden, anchor.sentence)
-        own = torch.eye(rows, dtype=torch.bool, device=real.device)[:, None, :]
+        rows, before = len(real), rank() * len(real)
+        after = (world_size() - 1) * rows - before
+        everyone = sum_devices(F.pad(anchor.sentence, (0, 0, before, after)))  # each device's gradient reaches all rows
+        tokens = sum_devices(real.sum()) / world_size()
+        products = torch.einsum("ild,jd->ilj", anchor.hidden, everyone)
+        own = F.pad(torch.eye(rows, dtype=torch.bool, device=real.device), (before, after))[:, None, :]
         log_2 = math.log(2)
         positive = ((log_2 - F.softplus(-products)) * real[..., None]).masked_fill(~own, 0).sum() / tokens
         negative = ((F.softplus(products) - log_2) * real[..., None]).masked_fill(own, 0).sum()
-        return negative / (tokens * max(1, rows - 1)) - positive
+        return negative / (tokens * max(1, len(everyone) - 1)) - positive

@@ -62,7 +62,7 @@ def completed(words: str, position: int) -> list[str]:
     [
         ("cse run simcse_en_r", ["simcse_en_roberta", "simcse_en_roberta_large"]),
         ("cse show hippo", ["hippocampus"]),
-        ("cse check ifcl_z", ["ifcl_zh"]),
+        ("cse check ifcl_z", ["ifcl_zh", "ifcl_zh_fixed_margin"]),
         ("cse list eval", ["evaluators"]),
     ],
 )
