@@ -29,8 +29,8 @@ CHANGED = {
     "mini/vascl_en": ["losses.virtual_neighbours.epsilon=0.0"],
 }
 """Recipe → what is changed so that the comparison can see the part: FGSM's step of 5e-9 moves nothing; SG-OPT's
-temperature of 0.01 makes 1e-5 of what single precision leaves of a cosine, and the norm of a weight that hardly moved has
-any direction; VaSCL's directions are drawn by each process for its own rows, as dropout is."""
+temperature of 0.01 makes 1e-5 of what single precision leaves of a cosine, and the norm of a weight that hardly moved
+has any direction; VaSCL's directions are drawn by each process for its own rows, as dropout is."""
 REENCODED = ["queue.name=reencoded", "queue.view=anchor", "queue.length=6", "queue.initial=2", "queue.chunk=3"]
 
 
