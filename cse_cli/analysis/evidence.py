@@ -317,7 +317,7 @@ def verdict(second: str, seeds: Paired, pairs: OnPairs | None, more_is_better: b
         seeds: Over the seeds.
         pairs: On the same sentence pairs, where there are any.
         more_is_better: Whether the higher score is the better one; else it is only called higher.
-        looks: How often may have been looked at seeds, as `multiple.looks_text` says.
+        looks: How often may have been looked at seeds, as `stats.looks_text` says.
     """
     finding, text = _finding(second, seeds, ("better", "worse") if more_is_better else ("higher", "lower"), looks)
     return Verdict(finding, text if finding == "equal" else text + _pairs_clause(finding, pairs, seeds.difference))

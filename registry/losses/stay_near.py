@@ -21,7 +21,7 @@ class StayNear(Loss):
 
     Shapes: a scalar.
 
-    Source: SG-OPT (Kim, Yoo and Lee 2021, section 3.1) and its code; with squares L2-SP (Li et al. 2018, eq. 4).
+    Source: SG-OPT (Kim, Yoo and Lee 2021, section 3.1) and its code; with squares L2-SP (Li et al. 2018).
     Doubtful: the paper squares, the code does not (`power`, methods/sg_opt.md SG2).
 
     Args:
