@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
@@ -16,13 +16,15 @@ MEASURED = Path(__file__).parent / "results" / "mini.md"
 AVERAGE = "Avg"
 USUAL = "STS12"
 """A table with this column is of the seven English STS sets, and is named after its encoder alone."""
-WORDS = {"reproduction": "run again by others", "field": "the field's list"}
+REPRODUCTION = "run again by others"
 
 
 def leaderboard() -> str:
     """Return the page."""
-    printed = score_tables(FinishedRuns([]), LeaderboardQuery(field=True))
-    sections = [_measured(), *(_section(one) for one in printed)]
+    nothing = FinishedRuns([])
+    listed = score_tables(nothing, LeaderboardQuery(field=True))
+    printed = score_tables(nothing, LeaderboardQuery())
+    sections = [_measured(), *(_section(one) for one in [*listed, *printed])]
     names = [name for name, _ in sections]
     return "\n\n".join(
         [
@@ -61,9 +63,14 @@ def _section(printed: ScoreTable) -> tuple[str, str]:
     notes = list(dict.fromkeys(note for row in rows for note in row.notes))
     shown = [[_name(row, notes), *(_score(row, name) for name in columns), _source(row), _recipe(row)] for row in rows]
     header = ["method", *columns, "printed in", "recipe"]
+    if printed.kind == "field":
+        shown = [[*cells[:-2], _answer(row)] for cells, row in zip(shown, rows, strict=True)]
+        header = ["method", *columns, "answered by"]
     folded = [f"    {number}. {note}" for number, note in enumerate(notes, 1)]
+    name = f"{printed.encoder} ({printed.language})" + ("" if USUAL in columns else f": {', '.join(scored)}")
     return _part(
-        f"{printed.encoder} ({printed.language})" + ("" if USUAL in columns else f": {', '.join(scored)}"),
+        f"{name}: the field's list" if printed.kind == "field" else name,
+        _counts(rows) if printed.kind == "field" else "",
         table(header, shown),
         "\n".join(['??? note "Notes"', "", *folded]) if notes else "",
     )
@@ -83,13 +90,23 @@ def _score(row: ScoreRow, column: str) -> str:
 
 
 def _source(row: ScoreRow) -> str:
-    if row.source == "paper":
-        return cell(", ".join(row.printed))
-    return WORDS[row.source] if row.source == "field" else f"{WORDS[row.source]}: <{row.printed[0]}>"
+    return f"{REPRODUCTION}: <{row.printed[0]}>" if row.source == "reproduction" else cell(", ".join(row.printed))
 
 
 def _recipe(row: ScoreRow) -> str:
     return f"`{row.recipe}`" if row.recipe else ""
+
+
+def _answer(row: ScoreRow) -> str:
+    """Return what answers a row of the field's list, whatever this machine has run."""
+    return _recipe(row) or cell(row.here[0].text)
+
+
+def _counts(rows: Sequence[ScoreRow]) -> str:
+    recipes = sum(row.recipe is not None for row in rows)
+    reasons = sum(row.here[0].state == "reason" for row in rows)
+    rest = len(rows) - recipes - reasons
+    return f"{len(rows)} rows: {recipes} have a recipe, {reasons} a reason, {rest} no recipe yet."
 
 
 def _measured() -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from markdown_table import cell
@@ -93,16 +94,38 @@ def _reproductions() -> Iterator[str]:
 
 def _field() -> Iterator[str]:
     yield "## The field's own list"
+    listed = papers.field_rows()
     yield (
-        f"{len(papers.field_rows())} rows, in `registry/papers/field_leaderboard.tsv`, from "
-        "<https://github.com/Doragd/Awesome-Sentence-Embedding>. Doubtful ones:"
+        f"{len(listed)} rows, in `registry/papers/field_leaderboard.tsv`, from "
+        "<https://github.com/Doragd/Awesome-Sentence-Embedding>. What answers them: a recipe of this project that "
+        "computes the row, whether it has run or not (`cse leaderboard --field` says of each who ran it), or nothing "
+        "but a reason:"
     )
-    rows = [
-        [r.encoder, r.method, f"{r.avg:.2f}", f"{r.avg_recomputed:.2f}", cell(r.note)]
-        for r in papers.field_rows()
-        if r.note
-    ]
+    names = dict.fromkeys(row.encoder for row in listed)
+    groups = {name: [row for row in listed if row.encoder == name] for name in names}
+    yield markdown(
+        ["encoder", "rows", "a recipe", "a reason", "no recipe yet"],
+        [_field_counts(name, rows) for name, rows in [*groups.items(), ("all", list(listed))]],
+    )
+    yield "Each row:"
+    yield markdown(
+        ["encoder", "method", "listed", "answered by"],
+        [[row.encoder, cell(row.method), f"{row.avg:.2f}", cell(_field_answer(row))] for row in listed],
+    )
+    yield "Doubtful ones:"
+    rows = [[r.encoder, r.method, f"{r.avg:.2f}", f"{r.avg_recomputed:.2f}", cell(r.note)] for r in listed if r.note]
     yield markdown(["encoder", "method", "listed", "recomputed", "note"], rows)
+
+
+def _field_counts(name: str, rows: list[papers.FieldRow]) -> list[str]:
+    kinds = Counter(row.answer.kind if row.answer else "open" for row in rows)
+    return [name, *map(str, (len(rows), kinds["recipe"], kinds["reason"], kinds["open"]))]
+
+
+def _field_answer(row: papers.FieldRow) -> str:
+    if row.answer is None:
+        return "no recipe yet"
+    return f"`{row.recipe}`" if row.recipe else row.unanswered
 
 
 def _where(flag: papers.Flag) -> str:

@@ -203,7 +203,7 @@ class Registry(Generic[T]):
             point.load()
         except CseError as error:
             self.broken[f"{distribution} ({point.value})"] = error.message
-        except Exception as error:  # whatever fails in one plug-in, the others are loaded
+        except (Exception, SystemExit) as error:  # whatever fails in one plug-in, the others are loaded
             self.broken[f"{distribution} ({point.value})"] = f"{type(error).__name__}: {error}"
         finally:
             _loading = outer

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import pickle
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -55,7 +57,40 @@ class TrackingError(CseError):
     exit_code = 4
 
 
+class DiskError(CseError):
+    """A file could not be written: no room, no permission."""
+
+    exit_code = 4
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return `` Did you mean 'x'?`` for the nearest known names, or an empty string."""
     near = get_close_matches(name, list(known), n=2, cutoff=0.6)
     return f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+
+
+@contextmanager
+def strangers_files(what: str, action: str, kind: type[CseError] = MissingError) -> Iterator[None]:
+    """Make one message of whatever transformers, tokenizers or torch raise for files that are not as they should be.
+
+    Args:
+        what: That is wrong: the beginning of the message.
+        action: What to do about it.
+        kind: Of the error.
+    """
+    try:
+        yield
+    except CseError:
+        raise
+    except Exception as error:  # of sixty strange directories, 14 kinds came up, KeyError and RecursionError among them
+        raise kind(f"{what}: {_reason(error)}", action) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return what the error says, with its type where that alone tells what it is about."""
+    if isinstance(error, pickle.UnpicklingError):
+        return "the file of weights is a pickle that holds more than tensors, and is not run"
+    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
+    said = " ".join(lines[: 2 if lines[0].endswith(":") else 1]) if lines else ""
+    plain = isinstance(error, OSError | ValueError | RuntimeError | ImportError) and said != ""
+    return said if plain else f"{type(error).__name__} {said}".rstrip()

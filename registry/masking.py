@@ -38,13 +38,21 @@ class Masking:
     specials: tuple[int, ...]
 
     @staticmethod
-    def of(name: str, vocabulary: Vocabulary, rate: float, mask_share: float, random_share: float) -> Masking:
-        """Return the masking of one vocabulary, for the component called `name`.
+    def of(
+        name: str,
+        vocabulary: Vocabulary,
+        rate: float,
+        mask_share: float,
+        random_share: float,
+        token: str | None = None,
+    ) -> Masking:
+        """Return the masking of one vocabulary, for the component called `name`; `token` stands in for [MASK].
 
         Raises:
             CseError: The vocabulary has no [MASK], or the shares are more than all.
         """
-        if vocabulary.mask is None:
+        mask = vocabulary.mask if token is None else vocabulary.id_of(token)
+        if mask is None:
             raise CseError(
                 f"{name}: the tokenizer of {getattr(vocabulary, 'model', 'the encoder')!r} has no mask token",
                 "use a model that was pre-trained by masked language modelling, such as BERT or RoBERTa",
@@ -55,12 +63,12 @@ class Masking:
                 "BERT takes 0.8 and 0.1, and leaves the remaining tenth as it is",
             )
         specials = tuple(sorted(vocabulary.specials))
-        return Masking(rate, mask_share, random_share, vocabulary.mask, vocabulary.size, specials)
+        return Masking(rate, mask_share, random_share, mask, vocabulary.size, specials)
 
     def hide(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
         """Return (B, L) ids with some hidden, and (B, L) whether each was; torch's global generator decides."""
         specials = copy_to_device(torch.tensor(self.specials), tokens.ids.device)
-        candidates = (tokens.mask == 1) & ~torch.isin(tokens.ids, specials)
+        candidates = ((tokens.mask if tokens.text is None else tokens.text) == 1) & ~torch.isin(tokens.ids, specials)
         hidden = candidates & (torch.rand(tokens.ids.shape, device=tokens.ids.device) < self.rate)
         choice = torch.rand(tokens.ids.shape, device=tokens.ids.device)
         others = torch.randint_like(tokens.ids, self.size)

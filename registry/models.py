@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from registry import hub
-from registry.errors import CseError, MissingError, suggestion
-from registry.paths import state_directory
+from registry.errors import CseError, MissingError, strangers_files, suggestion
+from registry.paths import expand_user, is_dir, is_file, state_directory
 from registry.repository import Repository
 
 PRETRAINED = Path(__file__).parent / "pretrained"
@@ -40,6 +40,7 @@ _WEIGHTS = (  # the first of these that a repository has
     ("pytorch_model.bin.index.json", "pytorch_model-?????-of-?????.bin"),
     ("pytorch_model*.bin",),
 )
+_MOST_LAYERS = 1000
 _MODULE = re.compile(r"\d+_\w+")
 """Folders of sentence-transformers' modules: 1_Pooling, 2_Dense."""
 
@@ -199,13 +200,32 @@ def complete(folder: Path) -> bool:
     """Whether a snapshot that another program fetched holds configuration, all weights and a vocabulary."""
     if not any((folder / name).is_file() for name in _MARKS):
         return False
-    indexes = [*folder.glob("*.safetensors.index.json"), *folder.glob("pytorch_model*.index.json")]
-    if indexes and not any((folder / name).is_file() for name in ("model.safetensors", "pytorch_model.bin")):
-        shards = {shard for index in indexes[:1] for shard in json.loads(index.read_text())["weight_map"].values()}
+    try:
+        shards = _shards(folder)
+    except ValueError:
+        return False
+    if shards and not any((folder / name).is_file() for name in ("model.safetensors", "pytorch_model.bin")):
         weights = all((folder / shard).is_file() for shard in shards)
     else:
         weights = any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
     return weights and _has_vocabulary(folder)
+
+
+def _shards(folder: Path) -> set[str]:
+    """Return the files that the weights' index names; none where there is no index.
+
+    Raises:
+        ValueError: It cannot be read, or leads out of the folder, where transformers would follow it.
+    """
+    for index in (*folder.glob("*.safetensors.index.json"), *folder.glob("pytorch_model*.index.json")):
+        try:
+            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{index.name} is no index of weights") from error
+        if odd := [shard for shard in shards if not isinstance(shard, str) or Path(shard).name != shard]:
+            raise ValueError(f"{index.name} names {odd[0]!r}, which is no file of this folder")
+        return shards
+    return set()
 
 
 def _directory(model: str) -> Path | None:
@@ -215,11 +235,11 @@ def _directory(model: str) -> Path | None:
         MissingError: A path that holds no model.
     """
     names = [model, *([] if "@" in model else _spellings(known(model)))]
-    candidates = [Path(model).expanduser(), *(folder / name for folder in _local_folders() for name in names)]
+    candidates = [expand_user(Path(model)), *(folder / name for folder in _local_folders() for name in names)]
     for candidate in candidates:
-        if any((candidate / name).is_file() for name in _MARKS):
+        if any(is_file(candidate / name) for name in _MARKS):
             return candidate.absolute()
-    directory = "/" in model and candidates[0].is_dir()
+    directory = "/" in model and is_dir(candidates[0])
     if directory or model.startswith((".", "/", "~")) or model.count("/") > 1:
         state = "holds no config.json" if directory else "does not exist"
         raise MissingError(
@@ -303,17 +323,17 @@ def load_config(model: str) -> Any:
     from transformers import AutoConfig
 
     path, about = locate(model), known(model)
-    try:
+    action = "give a model whose config.json names an architecture transformers knows"
+    with strangers_files(f"the configuration of model {model!r} in {path} cannot be read", action, CseError):
         if about is not None and about.model_type is not None:
-            return AutoConfig.for_model(
-                **{"model_type": about.model_type} | json.loads((path / "config.json").read_text())
-            )
-        return AutoConfig.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        raise CseError(
-            f"the configuration of model {model!r} in {path} cannot be read: {_first_line(error)}",
-            "give a model whose config.json names an architecture transformers knows",
-        ) from error
+            table = {"model_type": about.model_type} | json.loads((path / "config.json").read_text())
+            settings = AutoConfig.for_model(**table)
+        else:
+            settings = AutoConfig.from_pretrained(path, trust_remote_code=False)
+        layers = getattr(settings, "num_hidden_layers", 0)
+        if not 0 <= layers <= _MOST_LAYERS:  # they are made one by one before their weights are looked for
+            raise ValueError(f"num_hidden_layers is {layers}")
+    return settings
 
 
 def load_tokenizer(model: str) -> Any:
@@ -328,12 +348,8 @@ def load_tokenizer(model: str) -> Any:
     if not _has_vocabulary(path):
         # transformers would make a tokenizer that knows special tokens only.
         raise MissingError(f"model {model!r} in {path} has no tokenizer file", action)
-    try:
+    with strangers_files(f"the tokenizer of model {model!r} in {path} cannot be loaded", action):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, **_config_for(model, path))
-    except (OSError, ValueError, KeyError, TypeError, ImportError, AttributeError) as error:
-        raise MissingError(
-            f"the tokenizer of model {model!r} in {path} cannot be loaded: {_first_line(error)}", action
-        ) from error
     _check_size(model, len(tokenizer))
     return tokenizer
 
@@ -383,51 +399,49 @@ def load_model(model: str, *, random_weights: bool = False, embeddings_only: boo
 
 def _load(model: str, settings: Any, random_weights: bool) -> Any:
     import torch
-    from safetensors import SafetensorError
     from transformers import AutoModel
 
     quiet_transformers()
     path = locate(model)
     options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "sdpa", **without_pooler(settings)}
-    try:
+    action = "give a directory with config.json and model.safetensors of the same model"
+    with strangers_files(f"the weights of model {model!r} in {path} cannot be loaded", action):
         if random_weights:
             return AutoModel.from_config(settings, trust_remote_code=False, **options).eval()
+        _shards(path)
         loaded, report = AutoModel.from_pretrained(
             path, config=settings, output_loading_info=True, trust_remote_code=False, **options
         )
-    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
-        raise MissingError(
-            f"the weights of model {model!r} in {path} cannot be loaded: {_first_line(error)}",
-            "give a directory with config.json and model.safetensors of the same model",
-        ) from error
     missing = [key for key in report["missing_keys"] if "pooler" not in key.split(".")]
     _refuse_missing(model, missing, ", or set random_weights = true to train from nothing on purpose")
     return loaded
 
 
-def load_language_model(model: str) -> tuple[Any, bool]:
-    """Return the masked language model in float32 and eval mode, and whether its checkpoint has the prediction head.
+def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]:
+    """Return the language model in float32 and eval mode, and whether its checkpoint has the prediction head.
+
+    Args:
+        model: Name or directory.
+        causal: Whether it predicts the next token, as decoders do, and not masked ones.
 
     Raises:
         MissingError: Other weights than the head's are missing.
-        CseError: The architecture has no masked language model.
+        CseError: The architecture has no such language model.
     """
     import torch
-    from transformers import AutoModelForMaskedLM
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
     quiet_transformers()
     path, settings = locate(model), load_config(model)
     if getattr(settings, EMBEDDINGS_ONLY, False):
         raise MissingError(f"model {model!r} in {path} holds an embedding layer only", "name a complete model")
-    try:
-        loaded, report = AutoModelForMaskedLM.from_pretrained(
+    kind = "causal" if causal else "masked"
+    action = f"name a {'decoder, such as Llama' if causal else 'BERT, DistilBERT or RoBERTa checkpoint'}"
+    with strangers_files(f"model {model!r} in {path} cannot be loaded as a {kind} language model", action, CseError):
+        _shards(path)
+        loaded, report = (AutoModelForCausalLM if causal else AutoModelForMaskedLM).from_pretrained(
             path, config=settings, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
         )
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
-        raise CseError(
-            f"model {model!r} in {path} cannot be loaded as a masked language model: {_first_line(error)}",
-            "name a BERT, DistilBERT or RoBERTa checkpoint",
-        ) from error
     inside = f"{loaded.base_model_prefix}."
     _refuse_missing(model, [key for key in report["missing_keys"] if key.startswith(inside)])
     return loaded.eval(), not report["missing_keys"]
@@ -457,7 +471,3 @@ def without_pooler(settings: Any) -> dict[str, bool]:
     cls = MODEL_MAPPING.get(type(settings), None)
     has_pooler = cls is not None and "add_pooling_layer" in inspect.signature(cls.__init__).parameters
     return {"add_pooling_layer": False} if has_pooler else {}
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from pathlib import Path
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a full disk, a quota and a limit on the size of a file answer."""
 
 
 def state_directory() -> Path:
@@ -20,12 +25,58 @@ def downloads() -> Path:
     return state_directory() / "downloads"
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; the state directory for its owner alone: recipes, texts and models are there.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    home = state_directory()
+    if folder.is_relative_to(home):
+        home.mkdir(0o700, parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a file is there; none is where its name could be no file's, one too long for example."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_dir(path: Path) -> bool:
+    """Return whether a folder is there, as `is_file` does."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def expand_user(path: Path) -> Path:
+    """Return the path with its "~"; as it is where that means nobody's home."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file that other processes see whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def no_room(error: Exception) -> str | None:
+    """Return what the system said where an error means that there is no room on the disk, else None.
+
+    Libraries written in Rust, safetensors among them, put the number into their text.
+    """
+    told = re.search(r"\(os error (\d+)\)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+    return os.strerror(number) if number in NO_ROOM else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -27,6 +27,10 @@ class Sample:
     label: int | None = None
     joint: bool = False
 
+    def changed(self, change: Callable[[str], str]) -> Sample:
+        """Return it with each segment changed by itself."""
+        return replace(self, text=change(self.text), pair=None if self.pair is None else change(self.pair))
+
 
 @dataclass(frozen=True)
 class Pieces:
@@ -42,6 +46,10 @@ class Pieces:
     second: tuple[int, ...] | None = None
     label: int | None = None
 
+    def changed(self, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Pieces:
+        """Return it with each segment changed by itself."""
+        return replace(self, first=change(self.first), second=None if self.second is None else change(self.second))
+
 
 @dataclass(frozen=True)
 class Tokens:
@@ -55,6 +63,7 @@ class Tokens:
         labels: (B,) or None.
         targets: (B, L) what stood at places an augmenter hid, −100 elsewhere; or None.
         side: Column name → that column's tokens, for augmenters that read a second text.
+        text: (B, L) 1 where the sentence itself stands, of rows in a template; else None.
         groups: View and its rows, in order, where several views are stacked; empty for one view by itself.
     """
 
@@ -65,6 +74,7 @@ class Tokens:
     labels: Tensor | None = None
     targets: Tensor | None = None
     side: Mapping[str, Tokens] = field(default_factory=dict)
+    text: Tensor | None = None
     groups: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -96,6 +106,7 @@ class Tokens:
             types=F.pad(self.types, (0, extra)),
             positions=torch.cat([self.positions, positions], dim=1),
             targets=None if self.targets is None else F.pad(self.targets, (0, extra), value=-100),
+            text=None if self.text is None else F.pad(self.text, (0, extra)),
         )
 
     @staticmethod
@@ -103,11 +114,13 @@ class Tokens:
         """Return the rows of all views below each other, padded to the longest: what an encoder reads, no more."""
         length = max(tokens.length for tokens in views.values())
         padded = [tokens.padded_to(length) for tokens in views.values()]
+        in_templates = any(p.text is not None for p in padded)
         return Tokens(
             ids=torch.cat([p.ids for p in padded]),
             mask=torch.cat([p.mask for p in padded]),
             types=torch.cat([p.types for p in padded]),
             positions=torch.cat([p.positions for p in padded]),
+            text=torch.cat([p.mask if p.text is None else p.text for p in padded]) if in_templates else None,
             groups=tuple((view, tokens.rows) for view, tokens in views.items()),
         )
 
@@ -136,6 +149,8 @@ class Encoded:
         tokens: The tokens encoded.
         pooled: (B, D′) before the training heads; None where there are none, so that it is `sentence`.
         layers: (B, K, D′) the pooled states of K layers, of an encoder that gives several; else None.
+        attentions: Block, counted from 0 → (B, H, L, L) its attention weights, row by row what a token attends to; of
+            the blocks that a loss reads.
     """
 
     sentence: Tensor
@@ -144,6 +159,7 @@ class Encoded:
     tokens: Tokens
     pooled: Tensor | None = None
     layers: Tensor | None = None
+    attentions: Mapping[int, Tensor] = field(default_factory=dict)
 
     @property
     def before_heads(self) -> Tensor:
@@ -159,6 +175,7 @@ class Encoded:
             hidden=at_least_single(self.hidden),
             pooled=None if self.pooled is None else at_least_single(self.pooled),
             layers=None if self.layers is None else at_least_single(self.layers),
+            attentions={block: at_least_single(weights) for block, weights in self.attentions.items()},
         )
 
     def rows(self, start: int, stop: int, tokens: Tokens) -> Encoded:
@@ -171,6 +188,7 @@ class Encoded:
             tokens=tokens,
             pooled=None if self.pooled is None else self.pooled[start:stop],
             layers=None if self.layers is None else self.layers[start:stop],
+            attentions={block: weights[start:stop, :, :cut, :cut] for block, weights in self.attentions.items()},
         )
 
 
@@ -215,8 +233,21 @@ class Vocabulary(Protocol):
     def mask(self) -> int | None:
         """The id of [MASK], where there is one."""
 
+    def id_of(self, token: str) -> int:
+        """Return the id of a token of the vocabulary; a CseError where there is none."""
+
+    def with_template(self, template: str | None) -> Vocabulary:
+        """Return the same with a text around every sentence.
+
+        Raises:
+            CseError: It takes none, or not this one.
+        """
+
+    def room(self, max_length: int) -> int:
+        """Return how many sub-words of a sentence `max_length` leaves."""
+
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """Return token ids of single sentences, specials included, truncated to `max_length`."""
+        """Return token ids of single sentences, specials included, truncated to `max_length`; templates come on top."""
 
     def pad(self, rows: Sequence[Sequence[int]]) -> Tokens:
         """Return single sentences padded to the longest."""

@@ -22,7 +22,8 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from registry.errors import CseError, MissingError
+from registry.errors import DiskError, MissingError
+from registry.paths import make_folder, no_room
 
 if TYPE_CHECKING:
     import httpx2
@@ -67,12 +68,6 @@ class TransferError(MissingError):
             f"{label} could not be fetched: {reason}", "try again later, or check the address and the proxy"
         )
         self.label, self.status, self.code, self.reason = label, status, code, reason
-
-
-class DiskError(CseError):
-    """A file could not be written."""
-
-    exit_code = 4
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
@@ -373,8 +368,8 @@ class Download:
 
         place = self.lock or self.target.with_name(self.target.name + ".lock")
         try:
-            self.target.parent.mkdir(parents=True, exist_ok=True)
-            place.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.target.parent)
+            make_folder(place.parent)
             with _held(FileLock(place), self.label):
                 if not self.target.exists():
                     self._fetch()
@@ -471,7 +466,7 @@ class Download:
 
 def disk_error(target: Path, error: OSError) -> DiskError:
     """Return what to say where a file could not be written."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if no_room(error):
         return DiskError(
             f"no room on the disk for {target}: {error.strerror}",
             "free some, or let HF_HOME (models and data of the hub) and CSE_HOME name another disk",

@@ -6,6 +6,7 @@ Shapes: B sentences on this device, N = B × devices, L tokens, W token width, D
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -294,6 +295,20 @@ class Encoder(Component, nn.Module):
             rows_at_once: Rows of a batch to hold in memory at a time; None is all.
         """
 
+    def keep_attentions(self, blocks: Sequence[int]) -> None:
+        """Note, once, whose weights `Encoded.attentions` must hold; without this call it holds none.
+
+        Args:
+            blocks: Blocks, counted from 0.
+
+        Raises:
+            CseError: It gives none, or has no such block.
+        """
+        raise CseError(
+            f"a loss reads attention weights of blocks {list(blocks)}, and {type(self).__name__} gives none",
+            'let the view go through a "transformer" encoder of the BERT family',
+        )
+
     def embed(self, tokens: Tokens) -> Tensor:
         """Return (B, L, W) token vectors, before any dropout."""
         raise NotImplementedError
@@ -337,6 +352,20 @@ class Encoder(Component, nn.Module):
         raise NotImplementedError
 
 
+@contextmanager
+def dropout_rate(encoder: Encoder, rate: float | None) -> Iterator[None]:
+    """Give all dropout of an encoder another rate within this block; None leaves it alone."""
+    parts = [] if rate is None else [part for part in encoder.modules() if isinstance(part, nn.Dropout)]
+    own = [part.p for part in parts]
+    try:
+        for part in parts:
+            part.p = rate or 0.0
+        yield
+    finally:
+        for part, p in zip(parts, own, strict=True):
+            part.p = p
+
+
 class Loss(Component, nn.Module):
     """A scalar to minimise. `forward` declares its inputs by type: views, `Encoded` views, queue negatives."""
 
@@ -344,6 +373,8 @@ class Loss(Component, nn.Module):
     """Inputs that only weigh or choose: no gradient goes into them."""
     reads_hidden: bool = True
     """Of its `Encoded` inputs, whether it reads `hidden`; False spares the states of all tokens but the first."""
+    reads_attentions: Sequence[int] = ()
+    """Of its `Encoded` inputs, the blocks, counted from 0, whose attention weights it reads."""
 
 
 class Queue(Component, nn.Module):

@@ -85,6 +85,8 @@ def shown_value(value: Any) -> str:
         return "a table"
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "a number that long"  # Python refuses to write more than 4,300 digits
     text = json.dumps(value, ensure_ascii=False, default=str)
     text = text if len(text) <= 60 else f"{text[:57]}…"
     return f"the text {text}" if isinstance(value, str) else text

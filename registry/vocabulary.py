@@ -35,6 +35,17 @@ class _Frame:
             row += after
         return [piece for piece, _ in row], [segment for _, segment in row]
 
+    @property
+    def length(self) -> int:
+        """Tokens of a row whose sides are empty."""
+        return sum(map(len, self.before))
+
+    def places(self, length: int) -> list[int]:
+        """Return, for each token of a row of `length` whose sides are equally long, 1 where it is of a side."""
+        side = [1] * ((length - self.length) // len(self.sides))
+        first, *others = ([0] * len(part) for part in self.before)
+        return first + [place for other in others for place in (*side, *other)]
+
 
 def _frame(encoding: Any) -> _Frame:
     """Read a frame off an encoding made by the tokenizer itself."""
@@ -65,18 +76,40 @@ def _cut_together(
     return first, second
 
 
+GAP, MASK = "{text}", "{mask}"
+"""What stands in a template for the sentence and for the tokenizer's own mask token."""
+
+
 class HubVocabulary:
     """The tokenizer of a model, loaded at first use; pickles as its name.
 
     Args:
         model: Name or directory, as `registry.models.locate` takes it.
+        template: Text around every single sentence, as `Template` describes it; None is none.
+
+    Raises:
+        CseError: The template has no gap for the sentence, or gaps of two kinds.
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, template: str | None = None) -> None:
         self.model = model
+        self.template = template
+        parts = [] if template is None else template.split(GAP)
+        spaced = {part.endswith(" ") for part in parts[:-1]}
+        if template is not None and len(spaced) != 1:
+            wrong = "has a space before one gap and none before another" if spaced else "has no gap for the sentence"
+            raise CseError(f"the template {template!r} {wrong}", f"write {GAP} where the sentence stands")
+        self._space = " " if spaced == {True} else ""
+        """Belongs to the sentence: byte-level tokenizers know a word by the space before it."""
 
-    def __reduce__(self) -> tuple[type[HubVocabulary], tuple[str]]:
-        return type(self), (self.model,)
+    def __reduce__(self) -> tuple[type[HubVocabulary], tuple[str, str | None]]:
+        return type(self), (self.model, self.template)
+
+    def with_template(self, template: str | None) -> HubVocabulary:
+        """Return the same tokenizer with another template."""
+        if MASK in (self.template or "") and MASK not in (template or ""):
+            raise CseError(f"the template {template!r} has no {MASK}, whose state the encoder may read", f"add {MASK}")
+        return self if template == self.template else HubVocabulary(self.model, template)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -87,10 +120,14 @@ class HubVocabulary:
     def fingerprint(self) -> str:
         """Digest of the tokenizer's serialised form."""
         settings = f"{self._backend.to_str()}|{self._pad}|{self._segments}"
+        settings += "" if self.template is None else f"|{self.template}"
         return hashlib.sha256(settings.encode()).hexdigest()[:16]
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """Return token ids of single sentences, specials included, truncated to `max_length`."""
+        """Return token ids of single sentences, specials and template included; `max_length` counts no template."""
+        if self.template is not None:
+            pieces = self.pieces([Sample(text) for text in texts], max_length)
+            return [self._single.around([piece.first] * self.gaps)[0] for piece in pieces]
         self._backend.enable_truncation(max_length)
         try:
             return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts))]
@@ -99,7 +136,7 @@ class HubVocabulary:
 
     def pad(self, rows: Sequence[Sequence[int]]) -> Tokens:
         """Return single sentences padded to the longest."""
-        return self._padded(rows, [[0] * len(row) for row in rows])
+        return self._marked(self._padded(rows, [[0] * len(row) for row in rows]), rows)
 
     @property
     def size(self) -> int:
@@ -117,14 +154,47 @@ class HubVocabulary:
         found = self.tokenizer.mask_token_id
         return None if found is None else int(found)
 
+    def id_of(self, token: str) -> int:
+        """Return the id of a token of the vocabulary.
+
+        Raises:
+            CseError: There is no such token.
+        """
+        found = self.tokenizer.convert_tokens_to_ids(token)
+        if found is None or (found == self.tokenizer.unk_token_id and token != self.tokenizer.unk_token):
+            raise CseError(
+                f"the tokenizer of {self.model!r} has no token {token!r}",
+                "name one that it has, such as its unknown token",
+            )
+        return int(found)
+
+    @property
+    def padding(self) -> int:
+        """The id of [PAD], or 0."""
+        return self._pad
+
+    @property
+    def gaps(self) -> int:
+        """How often the sentence stands in a row."""
+        return 1 if self.template is None else self.template.count(GAP)
+
+    def longest(self, tokens: int) -> int:
+        """Return the largest `max_length` with which no row is longer than `tokens`."""
+        return (tokens - self._single.length) // self.gaps + self._plain.length
+
+    def room(self, max_length: int) -> int:
+        """Return how many sub-words of a sentence `max_length` leaves."""
+        return max_length - self._plain.length
+
     def pieces(self, samples: Sequence[Sample], max_length: int) -> list[Pieces]:
         """Return samples as sub-words: each side of a pair fits `max_length` with the specials of a single sentence.
 
         A pair of one sentence with itself so holds exactly the single sentence's sub-words, twice.
         """
-        texts = [text for sample in samples for text in (sample.text, sample.pair) if text is not None]
+        sides = (side for sample in samples for side in (sample.text, sample.pair) if side is not None)
+        texts = [self._space + side for side in sides] if self._space else list(sides)
         encoded = iter(self._backend.encode_batch_fast(texts, add_special_tokens=False))
-        room = max_length - self._backend.num_special_tokens_to_add(is_pair=False)
+        room = self.room(max_length)
         found = []
         for sample in samples:
             first = tuple(next(encoded).ids)
@@ -139,15 +209,22 @@ class HubVocabulary:
         return found
 
     def assemble(self, pieces: Sequence[Pieces]) -> Tokens:
-        """Return padded tokens with the model's own special tokens and segments around sentences and pairs."""
-        single, pair = self._frames
+        """Return padded tokens with the model's own special tokens and segments around sentences and pairs.
+
+        Raises:
+            CseError: A pair is to be put into a template.
+        """
         rows, types = [], []
         for piece in pieces:
-            sides = (piece.first,) if piece.second is None else (piece.first, piece.second)
-            ids, segments = (single if len(sides) == 1 else pair).around(sides)
+            if piece.second is None:
+                ids, segments = self._single.around([piece.first] * self.gaps)
+            elif self.template is None:
+                ids, segments = self._pair.around((piece.first, piece.second))
+            else:
+                raise CseError("a template takes one sentence, and an augmenter made a pair", "remove one of the two")
             rows.append(ids)
             types.append(segments if self._segments else [0] * len(ids))
-        padded = self._padded(rows, types)
+        padded = self._marked(self._padded(rows, types), rows)
         labels = [piece.label for piece in pieces if piece.label is not None]
         return padded if len(labels) < len(pieces) else replace(padded, labels=torch.tensor(labels))
 
@@ -180,9 +257,39 @@ class HubVocabulary:
         return "token_type_ids" in self.tokenizer.model_input_names
 
     @cached_property
-    def _frames(self) -> tuple[_Frame, _Frame]:
-        """What stands around one sentence and around a pair."""
-        return _frame(self._backend.encode("a")), _frame(self._backend.encode("a", "b"))
+    def _plain(self) -> _Frame:
+        """The model's own special tokens around one sentence."""
+        return _frame(self._backend.encode("a"))
+
+    @cached_property
+    def _pair(self) -> _Frame:
+        """Those around a pair."""
+        return _frame(self._backend.encode("a", "b"))
+
+    @cached_property
+    def _single(self) -> _Frame:
+        """What stands around one sentence: special tokens and template."""
+        if self.template is None:
+            return self._plain
+        if MASK in self.template and self.mask is None:
+            raise CseError(f"the tokenizer of {self.model!r} has no mask token for the template {self.template!r}")
+        text = self.template.replace(MASK, self.tokenizer.mask_token or "")
+        parts = [part.removesuffix(" ") if self._space else part for part in text.split(GAP)[:-1]]
+        encoded = [
+            self._backend.encode(part, add_special_tokens=False).ids for part in (*parts, text.rpartition(GAP)[2])
+        ]
+        (segment,) = self._plain.sides
+        before, *between = [tuple((piece, segment) for piece in ids) for ids in encoded]
+        first, last = self._plain.before
+        return _Frame((first + before, *between[:-1], between[-1] + last), (segment,) * self.gaps)
+
+    def _marked(self, tokens: Tokens, rows: Sequence[Sequence[int]]) -> Tokens:
+        """Return tokens that say where in the template the sentence stands, if there is one."""
+        if self.template is None:
+            return tokens
+        places = [self._single.places(len(row)) for row in rows]
+        text = [[*row, *[0] * (tokens.length - len(row))] for row in places]
+        return replace(tokens, text=torch.tensor(text, dtype=torch.long).reshape(tokens.ids.shape))
 
     def _padded(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]]) -> Tokens:
         length = max(map(len, rows), default=0)
@@ -196,3 +303,54 @@ class HubVocabulary:
             types=torch.tensor(segments, dtype=torch.long).reshape(shape),
             positions=torch.arange(length).repeat(len(rows), 1),
         )
+
+
+class JoinedVocabulary(HubVocabulary):
+    """A tokenizer that reads template and sentence as one text, of single sentences in one template.
+
+    Sub-words may then reach over the edges of the sentence, so that where it stands is not marked.
+
+    Args:
+        model: Name or directory, as `registry.models.locate` takes it.
+        template: As for `HubVocabulary`.
+    """
+
+    def __init__(self, model: str, template: str) -> None:
+        super().__init__(model, template)
+        self._text = template
+
+    def with_template(self, template: str | None) -> HubVocabulary:
+        """Return the same tokenizer with another template."""
+        return HubVocabulary(self.model) if template is None else JoinedVocabulary(self.model, template)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the tokenizer's serialised form."""
+        return hashlib.sha256(f"{HubVocabulary(self.model, self.template).fingerprint}|joined".encode()).hexdigest()[
+            :16
+        ]
+
+    def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """Return token ids of single sentences; each is cut to the sub-words that `max_length` leaves it by itself."""
+        room = self.room(max_length)
+        alone = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        kept = [
+            text if len(encoding.ids) <= room else text[: encoding.offsets[room - 1][1]]
+            for text, encoding in zip(texts, alone, strict=True)
+        ]
+        whole = self._text.replace(MASK, self.tokenizer.mask_token or MASK)
+        return [row.ids for row in self._backend.encode_batch_fast([whole.replace(GAP, text) for text in kept])]
+
+    def assemble(self, pieces: Sequence[Pieces]) -> Tokens:  # noqa: ARG002 - the hook's form
+        """Refuse: there are no sub-words of the sentence alone.
+
+        Raises:
+            CseError: Always.
+        """
+        raise CseError(
+            "a template that is tokenised together with the sentence is for evaluation alone",
+            "leave template_joined out to train or to change sentences",
+        )
+
+    def _marked(self, tokens: Tokens, rows: Sequence[Sequence[int]]) -> Tokens:  # noqa: ARG002 - the hook's form
+        return tokens

@@ -36,7 +36,7 @@ def leaderboard(
     encoder: Annotated[str | None, typer.Option(help="Only this encoder, e.g. bert-base or mini_en.")] = None,
     language: Annotated[str | None, typer.Option(help="Only this language, e.g. en.")] = None,
     recipe: Annotated[str | None, typer.Option(help="Only runs of this recipe: every configuration of it.")] = None,
-    field: Annotated[bool, typer.Option("--field", help="The field's public leaderboard too.")] = False,
+    field: Annotated[bool, typer.Option("--field", help="The field's public list, and what answers each row.")] = False,
     output: Annotated[Format, typer.Option("--format", help="How it is written.")] = Format.TABLE,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page to this file instead.")] = None,
 ) -> None:

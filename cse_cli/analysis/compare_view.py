@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
@@ -14,7 +13,7 @@ from cse_cli.analysis.pages import Part, Remarks, Section, Words
 from cse_cli.analysis.reproduce import changes_table
 from cse_cli.analysis.runs import Change
 from cse_cli.analysis.settings import short_setting
-from cse_cli.core.console import stdout_console
+from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.stats import FIRST_LOOK, LEVEL, MOST_SEEDS
 from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich, as_rich_parts, plain_table

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from cse_cli.analysis.encoder_table import EncoderTable
+from cse_cli.analysis.field import LANGUAGE as FIELD_LANGUAGE
+from cse_cli.analysis.field import field_encoder, field_tables
 from cse_cli.analysis.paper_tables import (
-    our_row,
     paper_table,
     studies_of_table,
     study_hashes,
@@ -17,22 +18,14 @@ from cse_cli.analysis.paper_tables import (
 )
 from cse_cli.analysis.papers import (
     Layout,
-    LayoutColumn,
-    PrintedRow,
     ScoreRow,
     ScoreTable,
-    compare_with_printed,
     encoder_of,
-    field_rows,
-    find_printed_row,
     layouts,
-    merge_equal,
     model_name,
     own_layouts,
-    printed_beside,
     printed_encoders,
     printed_rows,
-    reproduced,
 )
 from cse_cli.analysis.runs import (
     Configuration,
@@ -43,20 +36,12 @@ from cse_cli.analysis.runs import (
     study_tags,
 )
 from cse_cli.analysis.runs_here import RunsHere
-from cse_cli.core.multiple import correct_row
 from cse_cli.core.results import Result
-from cse_cli.core.stats import Score, score_against_untrained, score_alone
 from cse_cli.recipe.files import recipe_name
 from cse_cli.tracking.reader import finished_results
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import PaperTables
-
-DEV = "dev"
-"""Heading of the score that chose states and configurations; no paper prints it."""
-CHOSEN = "dev: {}, which chose each run's state and, by its mean over seeds, the configuration shown of each recipe"
-FIELD_LANGUAGE = "en"
-"""Of the field's public leaderboard."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +54,7 @@ class LeaderboardQuery:
         encoder: As the papers' tables or the recipes call it.
         language: Code such as "en".
         recipe: Only runs of this recipe, and every configuration of it.
-        field: The field's public leaderboard too.
+        field: The field's public leaderboard, in place of what papers print of its encoders.
     """
 
     paper: str | None = None
@@ -118,22 +103,36 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
 
 
 def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, here: RunsHere) -> list[ScoreTable]:
+    if query.field and (query.paper or query.table):
+        raise CseError(
+            "--field shows the field's public list, --paper and --table show a paper's own tables",
+            "leave one of them out; --encoder and --recipe go with both",
+        )
     addresses = find_tables(query.paper, query.table) if query.paper or query.table else None
     wanted = [result for result in runs.results if query.wants(result)]
     ran = configurations(wanted, _status_with_studies(runs) if addresses is None else runs.status_of)
     if query.encoder is not None:
         _check_encoder(query.encoder, ran)
-        ran = [one for one in ran if encoder_of(one) == model_name(query.encoder)]
+        known_as = field_encoder if query.field else encoder_of
+        ran = [one for one in ran if known_as(one) == model_name(query.encoder)]
+    if query.field:
+        return _with_field(ran, query, here)
     if addresses is None:
-        tables = encoder_tables(ran, every=query.recipe is not None, field=query.field)
-        listed = any(row.source == "field" for table in tables for row in table.rows)
-        if query.recipe is None and (not tables or (query.field and not listed)):
-            tables += printed_tables(query, {(table.encoder or "", table.language or "") for table in tables})
-        return tables
+        tables = encoder_tables(ran, every=query.recipe is not None)
+        return tables if tables or query.recipe is not None else printed_tables(query)
     found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
     always = query.table is not None or not runs.results
     tables = [table for address in addresses for table in _paper_tables(*address, ran, found, here, always=always)]
     return [kept for table in tables if (kept := _filtered(table, query)).rows]
+
+
+def _with_field(ran: Sequence[Configuration], query: LeaderboardQuery, here: RunsHere) -> list[ScoreTable]:
+    """Return the field's list, and tables of the encoders that ran and that it does not have."""
+    every = query.recipe is not None
+    encoder = None if query.encoder is None else model_name(query.encoder)
+    tables = field_tables(ran, here, encoder, every=every) if query.language in (None, FIELD_LANGUAGE) else []
+    names = {model_name(row.encoder) for row in papers.field_rows()}
+    return tables + encoder_tables([one for one in ran if field_encoder(one) not in names], every=every)
 
 
 def _status_with_studies(runs: FinishedRuns) -> StatusOf:
@@ -183,41 +182,33 @@ def _filtered(table: ScoreTable, query: LeaderboardQuery) -> ScoreTable:
     return table.model_copy(update={"rows": tuple(filter(fits, table.rows))})
 
 
-def encoder_tables(ran: Sequence[Configuration], *, every: bool = False, field: bool = False) -> list[ScoreTable]:
+def encoder_tables(ran: Sequence[Configuration], *, every: bool = False) -> list[ScoreTable]:
     """Return one table for each encoder and language that has finished runs, and kind of scores.
 
     Args:
         ran: Our runs.
         every: All configurations of a recipe, not only the best by its dev mean.
-        field: The field's public leaderboard too.
     """
     groups: dict[tuple[str, str], list[Configuration]] = {}
     for configuration in ran:
         groups.setdefault((encoder_of(configuration), configuration.latest.language), []).append(configuration)
     return [
-        _EncoderTable(encoder, language, layout, tuple(members)).table(every=every, field=field)
+        EncoderTable(encoder, language, layout, tuple(members)).table(every=every)
         for (encoder, language), group in groups.items()
         for layout, members in _laid_out(language, group)
     ]
 
 
-def printed_tables(query: LeaderboardQuery, ran: Collection[tuple[str, str]] = ()) -> list[ScoreTable]:
-    """Return what papers print of the encoders that have no finished runs, and the command that puts ours beside it.
-
-    Args:
-        query: Which encoder and language; whether the field's public leaderboard is shown too.
-        ran: Encoder and language of what has a table already.
-    """
+def printed_tables(query: LeaderboardQuery) -> list[ScoreTable]:
+    """Return what papers print of the encoder and language that are asked for, and what puts ours beside it."""
     asked = None if query.encoder is None else model_name(query.encoder)
     rows = Counter((row.encoder, row.language or "") for row in printed_rows() if row.encoder and row.language)
-    if query.field:
-        rows.update((row.encoder.lower(), FIELD_LANGUAGE) for row in papers.field_rows())
     return [
         table
         for (encoder, language), _ in rows.most_common()
-        if (encoder, language) not in ran and asked in (None, encoder) and query.language in (None, language)
+        if asked in (None, encoder) and query.language in (None, language)
         for layout in layouts(language)
-        if (table := _EncoderTable(encoder, language, layout, ()).table(every=False, field=query.field)).rows
+        if (table := EncoderTable(encoder, language, layout, ()).table()).rows
     ]
 
 
@@ -233,134 +224,6 @@ def _laid_out(
         for place, configuration in members:
             shown[place] = shown.get(place, set()) | layout.scored(configuration)
     yield from own_layouts([c for place, c in enumerate(configurations) if place not in shown])
-
-
-@dataclass(frozen=True)
-class _EncoderTable:
-    """All that is known of one encoder in one layout."""
-
-    encoder: str
-    language: str
-    layout: Layout
-    members: tuple[Configuration, ...]
-
-    def table(self, *, every: bool, field: bool) -> ScoreTable:
-        """Return the table: untrained encoders first, all else by its average."""
-        printed = printed_beside(self.encoder, self.language, self.layout)
-        known = merge_equal([*printed, *(field_rows(self.encoder, self.layout) if field else [])])
-        known += reproduced([row.recipe for row in printed], self.layout)
-        chosen = [(configuration, 1) for configuration in self.members] if every else self._best()
-        ours = [self._our_row(configuration, best_of) for configuration, best_of in chosen]
-        untrained = self._untrained([configuration for configuration, _ in chosen])
-        ranked = sorted([*known, *ours], key=self._rank)
-        open_recipes = [] if self.members else list(dict.fromkeys(row.recipe for row in ranked if row.recipe))
-        dev = self._dev()
-        return ScoreTable(
-            kind="encoder",
-            heading=f"{self.encoder} ({self.language}){f' [{self.layout.unit}]' if self.layout.unit else ''}",
-            encoder=self.encoder,
-            language=self.language,
-            columns=tuple(column.heading for column in self._columns()),
-            rows=(*untrained, *_with_empty(ranked, open_recipes)),
-            remarks=(CHOSEN.format(f"{dev.evaluator}.{dev.metric}"),) if dev else (),
-            command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
-        )
-
-    def _rank(self, row: ScoreRow) -> tuple[bool, float]:
-        score = row.scores.get(self.layout.ranking)
-        return score is None, -score.mean if score else 0.0
-
-    def _columns(self) -> list[LayoutColumn]:
-        """Return the score that chose, the papers' columns, and what our runs score besides."""
-        dev = self._dev()
-        elsewhere = {name for layout in layouts(self.language) for name in layout.evaluators}
-        known = {*self.layout.evaluators, *elsewhere, dev.evaluator if dev else ""}
-        names = dict.fromkeys(name for member in self.members for name in member.results[0].scores)
-        others = [LayoutColumn(name, name, None) for name in names if name not in known]
-        return [*([dev] if dev else []), *self.layout.columns, *others]
-
-    def _dev(self) -> LayoutColumn | None:
-        """Return the evaluator that chose most of the states, where it is not among the columns."""
-        chose = Counter(c.latest.select for c in self.members if c.latest.select and not c.test_selected)
-        if not chose:
-            return None
-        evaluator, _, metric = chose.most_common(1)[0][0].rpartition(".")
-        return None if evaluator in self.layout.evaluators else LayoutColumn(DEV, evaluator, metric)
-
-    def _best(self) -> list[tuple[Configuration, int]]:
-        """Return the best configuration of each recipe by its dev mean, and of how many.
-
-        What the recipe's file says today goes before what it no longer says, several seeds before one.
-        """
-        methods: dict[tuple[str, bool], list[Configuration]] = {}
-        for configuration in self.members:
-            methods.setdefault((configuration.recipe, configuration.test_selected), []).append(configuration)
-        best = [(max(of_one, key=self._quality), of_one) for of_one in methods.values()]
-        return [(one, sum(other.stale == one.stale for other in of_one)) for one, of_one in best]
-
-    def _quality(self, configuration: Configuration) -> tuple[bool, bool, float, float]:
-        dev = self._dev()
-        values = self.layout.values(configuration, dev) if dev else []
-        mean = fmean(values) if values else float("-inf")
-        finished = configuration.latest.finished.timestamp()
-        return not configuration.stale, len(configuration.seeds) > 1, mean, finished
-
-    def _our_row(self, configuration: Configuration, best_of: int) -> ScoreRow:
-        paper = configuration.latest.paper
-        answered = find_printed_row(paper.key, paper.table, paper.row) if paper else None
-        printed = self.layout.printed_scores(answered) if answered else {}
-        scores: dict[str, Score] = {}
-        for heading_column in self._columns():
-            column = self._as_printed(heading_column, answered)
-            values = self.layout.values(configuration, column)
-            before = self.layout.values(configuration, column, untrained=True)
-            if values and answered is None and before:
-                scores[column.heading] = score_against_untrained(values, before)
-            elif values:
-                scores[column.heading] = compare_with_printed(values, printed.get(column.heading))
-        return our_row(configuration, correct_row(scores, self.layout.ranking), answered, best_of)
-
-    def _as_printed(self, column: LayoutColumn, answered: PrintedRow | None) -> LayoutColumn:
-        """Return a column with the metric of the printed row, where that row has one of its own."""
-        own = answered.table.rows[answered.name].score if answered is not None else None
-        return column if own is None or column not in self.layout.columns else replace(column, metric=own)
-
-    def _untrained(self, chosen: Sequence[Configuration]) -> list[ScoreRow]:
-        """Return the encoder before training, once for all recipes that read it alike."""
-        found: dict[tuple[tuple[str, str], ...], list[tuple[Configuration, dict[str, Score]]]] = {}
-        for configuration in chosen:
-            if configuration.latest.paper is not None:
-                continue
-            columns = [(c.heading, self.layout.values(configuration, c, untrained=True)) for c in self._columns()]
-            scores = {heading: score_alone(values) for heading, values in columns if values}
-            if scores:
-                key = tuple((heading, f"{score.mean:.2f}") for heading, score in scores.items())
-                found.setdefault(key, []).append((configuration, scores))
-        return [
-            ScoreRow(
-                source="untrained",
-                name=f"{self.encoder}, before training"
-                + (f" ({', '.join(configuration.recipe for configuration, _ in equal)})" if len(found) > 1 else ""),
-                model=equal[0][0].latest.model,
-                language=equal[0][0].latest.language,
-                seeds=equal[0][0].seeds,
-                scores=equal[0][1],
-            )
-            for equal in found.values()
-        ]
-
-
-def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[ScoreRow]:
-    """Yield rows, and below the fullest that a recipe answers the row that its runs would fill."""
-    answered = [
-        max((row for row in rows if row.recipe == recipe), key=lambda row: len(row.scores)) for recipe in recipes
-    ]
-    for row in rows:
-        yield row
-        if any(row is one for one in answered):
-            yield row.model_copy(
-                update={"source": "ours", "answers": row.name, "printed": (), "scores": {}, "notes": ()}
-            )
 
 
 def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:

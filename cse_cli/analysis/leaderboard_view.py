@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.markup import escape
@@ -13,50 +13,71 @@ from rich.markup import escape
 from cse_cli.analysis.pages import Part, Remarks, render
 from cse_cli.analysis.papers import SCHEMA_VERSION, Missing, ScoreRow, ScoreTable, Trend
 from cse_cli.core.console import stdout_console
-from cse_cli.core.formatting import signed
+from cse_cli.core.formatting import counted, signed
 from cse_cli.core.stats import LEGEND, SYMBOLS, Mark, Score
-from cse_cli.core.tables import Cell, Row, Table, as_latex, as_markdown, as_rich_parts, escape_markdown
+from cse_cli.core.tables import Cell, Row, Table, as_latex, as_markdown, as_rich_parts, csv_lines, escape_markdown
 from registry.errors import CseError
 from registry.paths import write_atomically
 
 POSITIONS: tuple[Mark, ...] = ("within", "above", "below", "incomparable")
 """Marks of a difference; the others are doubts about the number itself."""
 SPREAD = "±: sample standard deviation over the seeds, in a paper's row as printed"
-STATES = ("run", "ready", "needs", "held", "data", "reason")
+STATES = ("run", "ready", "needs", "held", "data", "reason", "open")
 """Order of the lines that say who ran a table's printed cells."""
+ANSWERED = {"ready": "ready", "needs": "needs", "reason": "reason", "open": "no recipe yet"}
+"""The same of a row of the field's list, in a word; what is needed and the reasons stand below the table."""
 NAMED = 6
 """Missing cells that are named."""
 SIDE_BY_SIDE = 3
 """Most columns of a study's table that shows paper and ours side by side."""
 WIDE = 110
-"""Columns a terminal needs to have room for where each row is printed."""
-SOURCES = {"reproduction": "run again by others"}
+"""Columns a terminal needs to have room for where each row is printed, and for all scores of the field's list."""
+SOURCES = {"reproduction": "run again by others", "field": "the field's list"}
 """What a row's second column says, where it is not the source's name."""
 
 
-def text_table(table: ScoreTable, *, places: bool = True) -> Table:
+def text_table(table: ScoreTable, *, wide: bool = True) -> Table:
     """Return a table's texts: a study's short table has ours beside the paper's column, others have ours below.
 
     Args:
         table: With its scores.
-        places: Say of each printed row where it is printed.
+        wide: Say of each printed row where it is printed; of the field's list, show more than the average.
     """
     notes = tuple(dict.fromkeys(note for row in table.rows for note in row.notes))
+    if table.kind == "field":
+        return _field_table(table, notes, wide)
     if table.kind == "study" and len(table.columns) <= SIDE_BY_SIDE:
         return _side_by_side(table, notes)
-    rows = [line for row in table.rows for line in _stacked(row, table, notes, places)]
+    rows = [line for row in table.rows for line in _stacked(row, table, notes, wide)]
     return Table(table.heading, ("n", *table.columns), tuple(rows), notes)
 
 
-def _stacked(row: ScoreRow, table: ScoreTable, notes: tuple[str, ...], places: bool) -> Iterator[Row]:
+def _stacked(row: ScoreRow, table: ScoreTable, notes: tuple[str, ...], wide: bool) -> Iterator[Row]:
     """Yield the cells of a row, of its spread and of its differences: short ones, so that a table stays narrow."""
     scores = [row.scores.get(column) for column in table.columns]
-    label = row_label(row, table, places=places) + _note_numbers(row.notes, notes)
+    label = row_label(row, table, places=wide) + _note_numbers(row.notes, notes)
     yield Row(label, (Cell(str(seed_count(row) or "")), *map(_mean_cell, scores)), row.source)
     if row.source != "untrained" and any(s and s.std is not None for s in scores):
         yield Row("±", (Cell(), *map(_spread_cell, scores)), row.source, below=True)
     if any(s and s.difference is not None for s in scores):
         yield Row(compared_to(row), (Cell(), *map(_difference_cell, scores)), row.source, below=True)
+
+
+def _field_table(table: ScoreTable, notes: tuple[str, ...], wide: bool) -> Table:
+    """Return the field's list: scores, and of each listed row the recipe that answers it and whether it ran here."""
+    shown = table if wide else table.model_copy(update={"columns": table.columns[-1:]})
+    rows: list[Row] = []
+    for row in table.rows:
+        first, *below = _stacked(row, shown, notes, False)
+        rows.append(replace(first, cells=(*first.cells, Cell(row.recipe or ""), Cell(_answered(row)))))
+        rows += [replace(line, cells=(*line.cells, Cell(), Cell())) for line in below]
+    headings = ("n", *shown.columns, "recipe", "here")
+    return Table(table.heading, headings, tuple(rows), notes, align="p" + "r" * (1 + len(shown.columns)) + "ll")
+
+
+def _answered(row: ScoreRow) -> str:
+    one = row.here[0] if row.here else None
+    return "" if one is None else ANSWERED.get(one.state, counted(len(one.seeds), "seed"))
 
 
 def _side_by_side(table: ScoreTable, notes: tuple[str, ...]) -> Table:
@@ -116,6 +137,8 @@ def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
         return row.name + (place if row.source in ("paper", "field") else "")
     settings = f" {', '.join(row.settings)}" if row.settings else ""
     best = f" (best of {row.configurations})" if row.configurations > 1 else ""
+    if table.kind == "field":
+        return f"ours{settings}{best}"
     if table.kind == "encoder":
         return f"{row.recipe}{settings}{best}" if row.scores else f"cse run {row.recipe}"
     return f"ours: {row.recipe}{settings}, {row.model}"
@@ -147,7 +170,18 @@ def remarks(table: ScoreTable) -> list[str]:
     """Return what stands below a table, besides the rows' notes."""
     doubts = table.remarks if table.kind == "encoder" else [f"whole table: {remark}" for remark in table.remarks]
     trends = map(_trend_sentence, table.trends)
-    return [*doubts, *who_ran(table.rows), *trends, *missing_cells(table.missing, table.command)]
+    counts = [answered_rows(table.rows)] if table.kind == "field" else []
+    return [*doubts, *counts, *who_ran(table.rows), *trends, *missing_cells(table.missing, table.command)]
+
+
+def answered_rows(rows: Sequence[ScoreRow]) -> str:
+    """Return how many rows of the field's list have a recipe, ran here, have nothing but a reason, or have neither."""
+    states = Counter(one.state for row in rows for one in row.here)
+    recipes = sum(states[state] for state in ("run", "ready", "needs"))
+    return (
+        f"{states.total()} rows: {recipes} have a recipe ({states['run']} of them run here), "
+        f"{states['reason']} a reason, {states['open']} no recipe yet"
+    )
 
 
 def who_ran(rows: Sequence[ScoreRow]) -> list[str]:
@@ -212,7 +246,7 @@ def print_tables(tables: Sequence[ScoreTable]) -> None:
     """Write tables on stdout."""
     with stdout_console() as console:
         for table in tables:
-            shown = text_table(table, places=console.width >= WIDE)
+            shown = text_table(table, wide=console.width >= WIDE)
             console.print(f"[bold]{escape(table.heading)}[/bold]\n")
             for part in as_rich_parts(shown, console.width, ruled=True, gap=1):
                 console.print(part)
@@ -249,9 +283,10 @@ _CSV = (
 
 def to_csv(tables: Sequence[ScoreTable]) -> str:
     """Return one line a cell, full precision, for other programs."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_CSV)
+    return csv_lines([_CSV, *_csv_rows(tables)])
+
+
+def _csv_rows(tables: Sequence[ScoreTable]) -> Iterator[list[object]]:
     for table in tables:
         for row in table.rows:
             place = (table.kind, table.encoder, row.language or table.language, row.paper or table.paper)
@@ -261,8 +296,7 @@ def to_csv(tables: Sequence[ScoreTable]) -> str:
                 numbers = (score.n, score.mean, score.std, score.reference, score.difference, score.significant)
                 marks = ("; ".join(score.marks), score.implied, "; ".join(row.notes))
                 here = next((one.text for one in row.here if not one.columns or column in one.columns), "")
-                writer.writerow([*place, *about, *recipe, column, *numbers, *marks, here])
-    return text.getvalue()
+                yield [*place, *about, *recipe, column, *numbers, *marks, here]
 
 
 def to_json(tables: Sequence[ScoreTable]) -> str:
@@ -309,7 +343,9 @@ def _page_table(table: ScoreTable) -> dict[str, object]:
 def _page_label(row: ScoreRow, table: ScoreTable) -> str:
     """Return a row's label; where sorting parts it from the printed row above it, with that row's name."""
     label = row_label(row, table, places=False)
-    return f"{row.answers} · {label}" if row.source == "ours" and table.kind != "encoder" else label
+    if row.source != "ours" or table.kind == "encoder":
+        return label
+    return " · ".join(filter(None, (row.answers, label, row.recipe if table.kind == "field" else "")))
 
 
 def _page_source(row: ScoreRow, table: ScoreTable) -> str:
@@ -318,6 +354,8 @@ def _page_source(row: ScoreRow, table: ScoreTable) -> str:
         return ", ".join(row.printed)
     differs = row.source == "ours" and any(score.difference is not None for score in row.scores.values())
     source = SOURCES.get(row.source, row.source)
+    if row.source == "field" and row.recipe:
+        source = f"{source}, {row.recipe}"
     return f"{source}, compared {compared_to(row)}" if differs else source
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from cse_cli.analysis.runs import Configuration
-from cse_cli.core.stats import Mark, Score, score_against_number
+from cse_cli.core.stats import Score, score_against_number
 from registry import papers
 from registry.papers import AVERAGE, PaperTables, Table
 
@@ -24,7 +24,7 @@ class RunHere(BaseModel):
     Args:
         columns: The cells' columns; empty for all that are printed.
         state: "run" here; "ready" to be run; "needs" what is not on this machine; a setting that is "held" by a recipe;
-            a number in a "data" set of the catalogue; or nothing but a "reason".
+            a number in a "data" set of the catalogue; nothing but a "reason"; or "open", without either.
         seeds: With which they were run here.
         text: The same in words.
     """
@@ -32,7 +32,7 @@ class RunHere(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     columns: tuple[str, ...] = ()
-    state: Literal["run", "ready", "needs", "held", "data", "reason"]
+    state: Literal["run", "ready", "needs", "held", "data", "reason", "open"]
     seeds: tuple[int, ...] = ()
     text: str
 
@@ -54,7 +54,7 @@ class ScoreRow(BaseModel):
         seeds: Every seed counted, once each.
         scores: Column → cell, where there is one.
         notes: What a reader must know before comparing.
-        here: Of a printed row: who ran its cells.
+        here: Of a printed row, or one of the field's list: who ran its cells.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -112,7 +112,8 @@ class ScoreTable(BaseModel):
     """One table of the leaderboard.
 
     Args:
-        kind: All of one encoder, a paper's table with the runs of its recipes, or with those of a study.
+        kind: All of one encoder, a paper's table with the runs of its recipes, or with those of a study, or the field's
+            list of one encoder.
         columns: Headings, in order.
         rows: Lines, in order.
         remarks: What holds for the whole table.
@@ -123,7 +124,7 @@ class ScoreTable(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["encoder", "table", "study"]
+    kind: Literal["encoder", "table", "study", "field"]
     heading: str
     encoder: str | None = None
     language: str | None = None
@@ -395,25 +396,4 @@ def reproduced(recipes: Sequence[str | None], layout: Layout) -> list[ScoreRow]:
                     notes=("; ".join(dict.fromkeys([f"{runs}, {source}", *(m.note for m in measured if m.note)])),),
                 )
             )
-    return found
-
-
-def field_rows(encoder: str, layout: Layout) -> list[ScoreRow]:
-    """Return the rows of an encoder in the field's public leaderboard, where its columns are these."""
-    headings = {column.evaluator: column.heading for column in layout.columns}
-    found: list[ScoreRow] = []
-    for one in papers.field_rows():
-        if one.encoder.lower() != encoder or set(layout.evaluators) != set(one.cells):
-            continue
-        scores = {headings[name]: Score(mean=value, std=one.spreads.get(name)) for name, value in one.cells.items()}
-        doubtful = one.avg != one.avg_recomputed
-        if AVERAGE in headings:
-            marks: tuple[Mark, ...] = ("doubtful",) if doubtful else ()
-            scores[headings[AVERAGE]] = Score(mean=one.avg, std=one.spreads.get(AVERAGE), marks=marks)
-        wrong = f"the listed average is {one.avg:.2f}, that of its cells {one.avg_recomputed:.2f}" if doubtful else ""
-        notes = tuple(filter(None, (one.note or wrong,)))
-        place = ("the field's list",)
-        found.append(
-            ScoreRow(source="field", name=one.method, printed=place, model=encoder, scores=scores, notes=notes)
-        )
     return found

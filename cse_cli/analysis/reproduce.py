@@ -147,6 +147,9 @@ def recipe_section(run: ReportedRun, how: Reproduction) -> Section:
     return Section("What was run", tuple(parts))
 
 
+_UNCOMMITTED = "The commit is the one that the recipe's repository was at; what was not committed is not in it."
+
+
 def rerun_section(run: ReportedRun, one: Reproduction, every: Reproduction) -> Section:
     """Return the commands.
 
@@ -155,29 +158,27 @@ def rerun_section(run: ReportedRun, one: Reproduction, every: Reproduction) -> S
         one: How to run it alone.
         every: How to run all its seeds.
     """
-    git = run.result.versions.git or ""
+    commit = run.result.versions.git or ""
     prefix = "".join(f"{name}={quote(value)} " for name, value in _settings(run.environment).items())
     commands = [one.command, *([every.command] if len(run.seeds) > 1 else [])]
-    parts: list[Part] = [_commands(git.removesuffix("+"), [f"{prefix}{command}" for command in commands])]
+    parts: list[Part] = [_commands(commit, [f"{prefix}{command}" for command in commands])]
     if one.before:
         parts.append(Words(f"{one.before[0].upper()}{one.before[1:]}."))
     noted = run.environment.get("settings") or {}
     if folders := [name for name in ("CSE_DATA", "CSE_MODELS") if noted.get(name)]:
         parts.append(Words(f"{' and '.join(folders)} named the folders of data sets and models."))
-    if git.endswith("+"):
-        uncommitted = "Something in the repository was not committed when it ran"
-        parts.append(Words(f"{uncommitted}: the commit alone may not be it."))
+    if commit:
+        parts.append(Words(_UNCOMMITTED))
     return Section("Run it again", tuple(parts))
 
 
 def study_rerun_section(results: Sequence[Result], name: str) -> Section:
     """Return the command that runs a study again."""
-    versions = [result.versions.git or "" for result in results]
-    commits = {git.removesuffix("+") for git in versions} - {""}
-    parts: list[Part] = [_commands(commits.pop() if len(commits) == 1 else "", [f"cse run {name}"])]
+    commits = {result.versions.git or "" for result in results} - {""}
+    parts: list[Part] = [_commands(next(iter(commits)) if len(commits) == 1 else "", [f"cse run {name}"])]
     parts.append(Words("Cells that are finished are not run again where the same tracking store is used."))
-    if any(git.endswith("+") for git in versions):
-        parts.append(Words("Something in the repository was not committed when they ran."))
+    if commits:
+        parts.append(Words(_UNCOMMITTED))
     return Section("Run it again", tuple(parts))
 
 

@@ -16,7 +16,7 @@ from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import Study, load_study
 from registry import papers
 from registry.errors import CseError
-from registry.papers import Answer, Table
+from registry.papers import Answer, FieldRow, Table
 
 NAMED = 3
 """Things a recipe needs that are named."""
@@ -53,6 +53,12 @@ class RunsHere:
         rows = [self._told(row, table) if row.source == "paper" else row for row in table.rows]
         return table.model_copy(update={"rows": tuple(rows)})
 
+    def listed(self, row: FieldRow) -> RunHere:
+        """Return who ran a row of the field's list."""
+        if row.answer is None:
+            return RunHere(state="open", text="no recipe yet")
+        return _without_run(row.answer) or self._run(row.answer)
+
     def _told(self, row: ScoreRow, of: ScoreTable) -> ScoreRow:
         if row.paper is None or row.table is None:
             return row
@@ -69,12 +75,12 @@ class RunsHere:
         return row.model_copy(update={"here": tuple(here)})
 
     def _cell(self, answer: Answer, table: Table, row: str, column: str) -> RunHere:
-        if answer.kind == "reason":
-            return RunHere(state="reason", text=f"reason: {answer.text}")
-        if answer.kind == "data":
-            return RunHere(state="data", text=f"in the data set {answer.text}")
         if answer.kind == "recipe" and table.kind == "settings":
             return RunHere(state="held", text=f"held by {answer.text}")
+        return _without_run(answer) or self._run(answer, row, column)
+
+    def _run(self, answer: Answer, row: str = "", column: str = "") -> RunHere:
+        """Return who ran a recipe, or the cell of a study, or what keeps this machine from it."""
         try:
             recipe, digest, wanted = self._asked(answer, row, column)
         except CseError:
@@ -100,6 +106,13 @@ class RunsHere:
             if cell.row == row and (not cell.columns or column in cell.columns) and cell.resolved is not None:
                 return cell.resolved, cell.hash, len(study.seed_list)
         raise CseError(f"study '{answer.text}' has no cell for '{row}'", f"`cse check {answer.text}`")
+
+
+def _without_run(answer: Answer) -> RunHere | None:
+    """Return what answers a cell for which nothing has to run."""
+    if answer.kind == "reason":
+        return RunHere(state="reason", text=f"reason: {answer.text}")
+    return RunHere(state="data", text=f"in the data set {answer.text}") if answer.kind == "data" else None
 
 
 def _named(lacks: Sequence[Availability]) -> str:

@@ -24,6 +24,7 @@ class MaskTokens(Augmenter):
         rate: How many tokens are hidden.
         mask_share: Of the hidden, how many become [MASK].
         random_share: Of the hidden, how many become a random id.
+        token: What stands for [MASK], of a tokenizer that has none; left out is the tokenizer's own.
 
     Shapes: ids (B, L) → ids (B, L), targets (B, L), −100 where nothing was hidden.
 
@@ -31,7 +32,10 @@ class MaskTokens(Augmenter):
     may be special ones, as there; a sentence may come through with nothing hidden.
     """
 
-    def __init__(self, rate: Rate = 0.15, mask_share: Share = 0.8, random_share: Share = 0.1) -> None:
+    def __init__(
+        self, rate: Rate = 0.15, mask_share: Share = 0.8, random_share: Share = 0.1, token: str | None = None
+    ) -> None:
+        self.token = token
         self.rate, self.mask_share, self.random_share = rate, mask_share, random_share
         self._masking: Masking | None = None
 
@@ -39,10 +43,10 @@ class MaskTokens(Augmenter):
         """Learn the id of [MASK] and of the special tokens.
 
         Raises:
-            CseError: The encoder's tokenizer has no [MASK].
+            CseError: The encoder's tokenizer has no [MASK], or not the token named.
         """
         shares = (self.rate, self.mask_share, self.random_share)
-        self._masking = Masking.of("mask_tokens", encoder.vocabulary, *shares)
+        self._masking = Masking.of("mask_tokens", encoder.vocabulary, *shares, self.token)
 
     def on_tokens(self, tokens: Tokens, step: Step) -> Tokens:  # noqa: ARG002 - the hook's form
         """Return the tokens with some hidden; a place hidden before keeps its first target.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Annotated, Literal, TypeVar
 
@@ -51,31 +50,17 @@ class RepeatWords(Augmenter):
 
     def bind(self, encoder: Encoder) -> None:
         """Count the special tokens of a single sentence."""
-        self.specials = encoder.vocabulary.assemble([Pieces(())]).length
+        self.specials = -encoder.vocabulary.room(0)
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
         """Double words between spaces."""
         if self.unit != "word":
             return samples
-        return [
-            replace(
-                sample,
-                text=self._words(sample.text, rng),
-                pair=None if sample.pair is None else self._words(sample.pair, rng),
-            )
-            for sample in samples
-        ]
+        return [sample.changed(lambda text: self._words(text, rng)) for sample in samples]
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:
         """Double sub-words, each side of a pair by itself, and cut to `longest`."""
-        return [
-            replace(
-                row,
-                first=self._subwords(row.first, rng),
-                second=None if row.second is None else self._subwords(row.second, rng),
-            )
-            for row in pieces
-        ]
+        return [row.changed(lambda ids: self._subwords(ids, rng)) for row in pieces]
 
     def _words(self, text: str, rng: Random) -> str:
         words = text.split(" ")

@@ -316,10 +316,10 @@ def own_file(file: str) -> Path | None:
         package, _, inside = file.removeprefix(PACKAGE).partition("/")
         found = find_spec(package) if package.isidentifier() else None
         folders = [] if found is None else found.submodule_search_locations or []
-        return next((path for each in folders if (path := Path(each, inside)).is_file()), None)
-    path, folder = Path(file).expanduser(), data_folder()
+        return next((path for each in folders if paths.is_file(path := Path(each, inside))), None)
+    path, folder = paths.expand_user(Path(file)), data_folder()
     places = (path, *((folder / path,) if folder is not None else ()))
-    return next((place.absolute() for place in places if place.is_file()), None)
+    return next((place.absolute() for place in places if paths.is_file(place)), None)
 
 
 def require_own_file(file: str, what: str, action: str, hint: str = "") -> Path:

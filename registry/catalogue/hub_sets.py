@@ -13,6 +13,7 @@ from typing import Any
 
 from registry import hub
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
+from registry.paths import make_folder
 
 _NAME = re.compile(r"hf:(?P<id>[\w.-]+/[\w.-]+)(:(?P<config>[^@\s]+))?(@(?P<revision>[^\s@:]+))?")
 _OWN = {"name", "version", "data_dir", "data_files", "description"}
@@ -182,7 +183,7 @@ def _layout(
         for file in files:
             place = folder / file
             if folder in place.resolve().parents and place.suffix != ".py":
-                place.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(place.parent)
                 place.write_text(card if file == "README.md" else "", encoding="utf-8")
         try:
             known = datasets.get_dataset_config_names(str(folder))

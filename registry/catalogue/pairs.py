@@ -16,6 +16,7 @@ from registry.catalogue.find import data_folder, locate, own_file, require_own_f
 from registry.catalogue.readers import FORMATS, Column, File, Rows, Table, names_a_file, shown
 from registry.catalogue.sources import Record
 from registry.errors import CseError, suggestion
+from registry.paths import expand_user, is_dir
 
 if TYPE_CHECKING:
     import datasets
@@ -173,9 +174,9 @@ def _own_file(file: str) -> Table:
                 f"name it {', '.join(FORMATS[1:4])} (plain or .gz) or .parquet, as it is written",
             )
         return File(found)
-    folder, path = data_folder(), Path(file).expanduser()
+    folder, path = data_folder(), expand_user(Path(file))
     near = [place / path.parent for place in (Path(), folder) if place is not None]
-    names = [each.name for place in near if place.is_dir() for each in place.iterdir() if each.is_file()]
+    names = [each.name for place in near if is_dir(place) for each in place.iterdir() if each.is_file()]
     action = "give `file` a path that exists; a relative one counts from the current folder, then from $CSE_DATA"
     return File(require_own_file(file, "pair file", action, f".{suggestion(path.name, names)}"))
 

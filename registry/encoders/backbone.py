@@ -28,11 +28,23 @@ def take_dropout(model: Any) -> nn.Dropout:
     return dropout
 
 
+def can_be_split(config: Any) -> bool:
+    """Whether models of a transformers configuration have the parts that are called here one by one."""
+    from transformers import AutoModel
+
+    try:
+        with torch.device("meta"):
+            take_dropout(AutoModel.from_config(config, trust_remote_code=False))
+    except Exception:  # whatever transformers raises for settings that fit nothing: loading the model tells it
+        return False
+    return True
+
+
 def unsupported(model: Any, why: str) -> CseError:
     """Return the error for an architecture that cannot be split."""
     return CseError(
         f"the architecture {type(model).__name__} cannot be used as an encoder: {why}",
-        "use a BERT, RoBERTa, XLM-R, ELECTRA or ALBERT checkpoint",
+        'use a BERT, RoBERTa, XLM-R, ELECTRA or ALBERT checkpoint, or the encoder "auto_model", which takes others',
     )
 
 

@@ -6,7 +6,7 @@ not fit into memory are computed again in the backward pass (gradient caching, G
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ def run_blocks(
     all_states: bool,
     rows_at_once: int | None = None,
     heads: Tensor | None = None,
+    packed: bool = True,
 ) -> list[Tensor]:
     """Return the states (B, L, D) after the blocks: the last one, or what entered the first and every output.
 
@@ -42,13 +43,14 @@ def run_blocks(
         all_states: Whether all are wanted.
         rows_at_once: Rows whose states are held for the backward pass; the others are computed again there.
         heads: (B, K, H) weights of the attention heads of each block, with which nothing runs compiled; None is 1.
+        packed: Whether rows may be laid out without padding, or run compiled, where that pays.
     """
-    fast = None if all_states or heads is not None else compiled(model)
+    fast = None if all_states or heads is not None or not packed else compiled(model)
     if fast is not None:
         one = partial(fast.run, _padded_last)
         rows = _rows(len(mask), rows_at_once)
         return [torch.cat([_held(one, vectors[own], mask[own], rows_at_once) for own in rows])]
-    if not _packs(model, vectors, mask):
+    if not packed or not _packs(model, vectors, mask):
         run = partial(padded_states, model, all_states=all_states)
         parts = [
             _held(_weighing(run, model, heads, rows), vectors[rows], mask[rows], rows_at_once)
@@ -84,6 +86,41 @@ def first_states(
         for pack in found
     ]
     return torch.cat(parts)[torch.argsort(torch.cat([pack.sentences for pack in found]))]
+
+
+def states_and_attentions(
+    model: Any,
+    vectors: Tensor,
+    mask: Tensor,
+    all_states: bool,
+    blocks: Sequence[int],
+    rows_at_once: int | None = None,
+    heads: Tensor | None = None,
+) -> tuple[list[Tensor], dict[int, Tensor]]:
+    """Return the states as `run_blocks` does, and block → (B, H, L, L) its attention weights, after their dropout.
+
+    Rows are neither packed nor compiled, and each of these blocks holds B·H·L² numbers more. Padding gets exactly 0.
+    `blocks` are those whose weights are wanted, counted from 0, ascending, of a model that is `built_as_bert`; other
+    arguments as for `run_blocks`.
+    """
+
+    def run(vectors: Tensor, mask: Tensor) -> list[Tensor]:
+        # Added to the scores; the mask that other ways of attending take on a GPU, of True and False, cannot be.
+        hidden = vectors.new_zeros(mask.shape).masked_fill(mask == 0, torch.finfo(vectors.dtype).min)[:, None, None]
+        with _attending(model, "eager"), _attentions(model, blocks) as weights:
+            return [*_states(model, _projected(model, vectors), all_states, attention_mask=hidden), *weights]
+
+    parts = [
+        _held(_weighing(run, model, heads, rows), vectors[rows], mask[rows], rows_at_once)
+        for rows in _rows(len(mask), rows_at_once)
+    ]
+    whole = [torch.cat(part) for part in zip(*parts, strict=True)]
+    return whole[: -len(blocks)], dict(zip(blocks, whole[-len(blocks) :], strict=True))
+
+
+def in_parts(run: Callable[[Tensor, slice], Tensor], vectors: Tensor, rows_at_once: int | None) -> Tensor:
+    """Return the states (B, L, D) of all rows, of which `run(vectors, rows)` gives those of some; the rest as above."""
+    return torch.cat([_held(run, vectors[own], own, rows_at_once) for own in _rows(len(vectors), rows_at_once)])
 
 
 def _packs(model: Any, vectors: Tensor, mask: Tensor) -> bool:
@@ -151,13 +188,13 @@ def _padded_last(model: Any, vectors: Tensor, mask: Tensor) -> Tensor:
 
 
 def _packed(model: Any, vectors: Tensor, pack: Pack, all_states: bool) -> list[Tensor]:
-    with _attending_packed(model):
+    with _attending(model, packing.NAME):
         states = _states(model, _projected(model, vectors), all_states, attention_mask=None, pack=pack)
     return [state[0] for state in states]
 
 
 def _padded_first(model: Any, vectors: Tensor, mask: Tensor) -> Tensor:
-    if not _has_plain_last(model):
+    if not built_as_bert(model):
         return padded_states(model, vectors, mask, all_states=False)[0][:, 0]
     attention = _attention_mask(model, vectors, mask)
     states = _before_last(model, _projected(model, vectors), attention_mask=attention)
@@ -171,9 +208,9 @@ def _padded_first(model: Any, vectors: Tensor, mask: Tensor) -> Tensor:
 
 
 def _packed_first(model: Any, vectors: Tensor, pack: Pack) -> Tensor:
-    if not _has_plain_last(model):
+    if not built_as_bert(model):
         return _packed(model, vectors, pack, all_states=False)[0][pack.firsts]
-    with _attending_packed(model):
+    with _attending(model, packing.NAME):
         states = _before_last(model, _projected(model, vectors), attention_mask=None, pack=pack)[0]
     return _last_of_first(model.encoder.layer[-1], states, states[pack.firsts], pack.attend_first)
 
@@ -193,7 +230,7 @@ def _last_of_first(block: Any, states: Tensor, first: Tensor, attend: Callable[.
     return output
 
 
-def _has_plain_last(model: Any) -> bool:
+def built_as_bert(model: Any) -> bool:
     """Whether the last block is built as BERT's is."""
     block = (getattr(model.encoder, "layer", None) or [None])[-1]
     own = getattr(getattr(block, "attention", None), "self", None)
@@ -230,15 +267,31 @@ def _projected(model: Any, vectors: Tensor) -> Tensor:
 
 
 @contextmanager
-def _attending_packed(model: Any) -> Iterator[None]:
+def _attending(model: Any, way: str) -> Iterator[None]:
     packing.register()
     # Not `set_attn_implementation`, which walks through all modules: 1.4 ms a pass of 12 blocks instead of 0.05 ms.
     usual = model.config._attn_implementation
-    model.config._attn_implementation = packing.NAME
+    model.config._attn_implementation = way
     try:
         yield
     finally:
         model.config._attn_implementation = usual
+
+
+@contextmanager
+def _attentions(model: Any, blocks: Sequence[int]) -> Iterator[list[Tensor]]:
+    """Collect the attention weights of some blocks, in the order they run."""
+    weights: list[Tensor] = []
+
+    def after(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+        weights.append(output[1])
+
+    handles = [model.encoder.layer[block].attention.self.register_forward_hook(after) for block in blocks]
+    try:
+        yield weights
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def prepare(root: nn.Module, length: int, warn: Callable[[str], None]) -> list[C
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, RECOMPILE_LIMIT)
     found = []
     for module in root.modules():
-        if isinstance(module, Encoder) and hasattr(module, "backbone"):
+        if isinstance(module, Encoder) and hasattr(module, "backbone") and getattr(module, "compiles", True):
             found.append(CompiledBlocks(module.backbone, length, warn))
             setattr(module.backbone, _KEY, found[-1])
     return found

@@ -103,6 +103,10 @@ class Ema(Encoder):
         """Pass it on to the copy."""
         self.target.expect(hidden_read=hidden_read, rows_at_once=rows_at_once)
 
+    def keep_attentions(self, blocks: Sequence[int]) -> None:
+        """Pass it on to the copy."""
+        self.target.keep_attentions(blocks)
+
     def embed(self, tokens: Tokens) -> Tensor:
         """Return (B, L, W) token vectors, before any dropout."""
         if not self._checked:

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -42,6 +42,14 @@ PADDING_NOTE = (
 OWN_FORMAT = 2
 """Schema version of that file in a directory that only cse opens."""
 
+TEMPLATED = "template"
+"""`format` of an encoder that puts a template around every sentence."""
+
+PREFIXED = "prefixed"
+"""`format` of one whose attentions have keys and values of their own; it may have a template too."""
+
+PREFIX = "prefix.safetensors"
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -54,6 +62,9 @@ class Layout:
         max_length: Tokens, specials included, that loaders truncate at.
         origin: Model the training started from, for the model card.
         convolutions: What the last layer's states go through before they are pooled.
+        template: Text around every sentence and how it is denoised, as parameters of the encoder; empty for none.
+            Such a model has the form that only cse opens: no module of sentence-transformers puts text on both sides.
+        prefix: Keys and values in front of those of every block, which have that form too; None for none.
     """
 
     pooling: Pooling
@@ -62,15 +73,53 @@ class Layout:
     max_length: int
     origin: str
     convolutions: Convolutions | None = None
+    template: Mapping[str, str] = field(default_factory=dict)
+    prefix: Tensor | None = None
 
 
 def export_encoder(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
     """Write model, tokenizer, pooling and card."""
     with drafted(folder) as draft:
         _write_transformer(model, tokenizer, layout, draft)
+        if layout.template or layout.prefix is not None:
+            _write_own(layout, draft)
+            return
+        _write_module_settings(model, layout.max_length, draft)
         modules = ["Transformer", *_write_modules(model, layout, draft)]
         write_json(draft / MODULES, [_module(index, kind) for index, kind in enumerate(modules)])
         _write_settings(layout, draft)
+
+
+TOKEN_POOLINGS = {
+    "cls": "cls_token",
+    "mean": "mean_tokens",
+    "weighted_mean": "weightedmean_tokens",
+    "last": "lasttoken",
+}
+"""Pooling by the mask alone → what sentence-transformers' settings call it."""
+
+
+def export_whole(model: Any, tokenizer: Any, pooling: str | None, settings: Mapping[str, Any], folder: Path) -> None:
+    """Write a model that `registry.encoders.auto_model` runs.
+
+    Args:
+        model: The transformers model.
+        tokenizer: Its tokenizer.
+        pooling: That of the sentence-transformers model that makes the same vectors; None where there is none, and only
+            cse opens the directory.
+        settings: How its vectors are made, for cse.
+        folder: Made if missing.
+    """
+    with drafted(folder) as draft:
+        _save(model, tokenizer, settings["max_length"], draft)
+        write_json(draft / SETTINGS, {"schema_version": OWN_FORMAT, **settings})
+        if pooling is None:
+            (draft / "README.md").write_text(_OWN_CARD.format(**settings), encoding="utf-8")
+            return
+        _write_module_settings(model, settings["max_length"], draft)
+        write_json(draft / MODULES, [_module(0, "Transformer"), _module(1, "Pooling")])
+        _write_pooling(TOKEN_POOLINGS[pooling], int(model.config.hidden_size), draft / "1_Pooling")
+        write_card(draft, {**settings, "pooling": pooling, "head": "none"})
 
 
 @contextmanager
@@ -110,20 +159,57 @@ def _module(index: int, kind: str) -> dict[str, Any]:
 
 
 def _write_transformer(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
-    quiet_transformers()
-    before = model.config.output_hidden_states, tokenizer.model_max_length
+    before = model.config.output_hidden_states
     model.config.output_hidden_states = averaged(layout.pooling) is not None
-    tokenizer.model_max_length = layout.max_length
+    try:
+        _save(model, tokenizer, layout.max_length, folder)
+    finally:
+        model.config.output_hidden_states = before
+
+
+def _save(model: Any, tokenizer: Any, max_length: int, folder: Path) -> None:
+    """Write model and tokenizer; a tokenizer without padding gets one."""
+    quiet_transformers()
+    before = tokenizer.model_max_length, tokenizer.pad_token
+    tokenizer.model_max_length = max_length
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or tokenizer.unk_token
     try:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     finally:
-        model.config.output_hidden_states, tokenizer.model_max_length = before
+        tokenizer.model_max_length, tokenizer.pad_token = before
+
+
+def _write_module_settings(model: Any, max_length: int, folder: Path) -> None:
+    """Write what sentence-transformers reads beside a transformers model."""
     write_json(
         folder / "sentence_bert_config.json",
-        {"max_seq_length": layout.max_length, "do_lower_case": False, "model_args": without_pooler(model.config)},
+        {"max_seq_length": max_length, "do_lower_case": False, "model_args": without_pooler(model.config)},
     )
     write_json(folder / "config_sentence_transformers.json", {"prompts": {}, "similarity_fn_name": "cosine"})
+
+
+def _write_own(layout: Layout, folder: Path) -> None:
+    """Write what transformers does not hold, and the settings `registry.encoders.saved` opens the directory by."""
+    from safetensors.torch import save_file
+
+    for number, (weight, bias, activation) in enumerate(layout.dense, start=1):
+        _write_dense(weight, bias, activation, folder / f"{number}_Dense")
+    settings = {
+        "schema_version": OWN_FORMAT,
+        "format": TEMPLATED if layout.prefix is None else PREFIXED,
+        "pooling": layout.pooling,
+        "first_layer_index": layout.first_layer_index,
+        **layout.template,
+        "max_length": layout.max_length,
+        "origin": layout.origin,
+    }
+    write_json(folder / SETTINGS, settings)
+    if layout.prefix is not None:
+        save_file({"prefix": layout.prefix.detach().cpu().contiguous()}, folder / PREFIX)
+    before = _TEMPLATE_NOTE.format(**settings) if layout.template else ""
+    after = "" if layout.prefix is None else _PREFIX_NOTE
+    (folder / "README.md").write_text(_CHANGED_CARD.format(before=before, after=after, **settings), encoding="utf-8")
 
 
 def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
@@ -174,7 +260,8 @@ def _write_relu(width: int, folder: Path) -> None:
 
 
 def _write_pooling(mode: str, width: int, folder: Path) -> None:
-    modes = {f"pooling_mode_{known}": known == mode for known in ("cls_token", "mean_tokens", "max_tokens")}
+    known = dict.fromkeys(("cls_token", "mean_tokens", "max_tokens", mode), False) | {mode: True}
+    modes = {f"pooling_mode_{key}": on for key, on in known.items()}
     config = {"word_embedding_dimension": width, **modes, "pooling_mode_mean_sqrt_len_tokens": False}
     _write_module(folder, config, {})
 
@@ -258,3 +345,28 @@ vectors = SentenceTransformer("this/directory").encode(["A sentence."])
 `transformers.AutoModel.from_pretrained(DIRECTORY, add_pooling_layer=False)` loads the same weights without the pooling;
 `cse evaluate DIRECTORY` scores it.
 """
+
+_OWN_CARD = """---
+tags: [cse]
+---
+# Sentence encoder
+
+Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. Its vectors are made as `cse.json` says, in a
+way that only cse knows: `cse evaluate DIRECTORY`. transformers loads the weights; how they attend is not in them.
+"""
+
+_CHANGED_CARD = """---
+tags: [cse]
+---
+# Sentence encoder
+
+Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. {before}{after}Pooling `{pooling}`, at most
+{max_length} tokens. Compare its vectors by cosine.
+
+`cse evaluate DIRECTORY` scores it. The directory is a transformers model; sentence-transformers would load it without
+what is said here, and give other vectors.
+"""
+
+_TEMPLATE_NOTE = "Each sentence is put into the template `{template}`, which lengths do not count.\n"
+
+_PREFIX_NOTE = "Each attention has learned keys and values in front of the sentence's, from `prefix.safetensors`.\n"

@@ -156,6 +156,26 @@ class WordVocabulary:
         """There is none."""
         return None
 
+    def id_of(self, token: str) -> int:
+        """Return the id of a word.
+
+        Raises:
+            CseError: It is unknown.
+        """
+        if token not in self._places:
+            raise CseError(f"there is no word {token!r} among the word vectors", "name one that there is")
+        return self._places[token]
+
+    def with_template(self, template: str | None) -> WordVocabulary:
+        """Return itself; it takes no template."""
+        if template is not None:
+            raise CseError("an average of word vectors takes no template", "remove `template`")
+        return self
+
+    def room(self, max_length: int) -> int:
+        """Return all of it: there are no special tokens."""
+        return max_length
+
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Return the ids of known words, at most `max_length` of them; none for a sentence of unknown words."""
         return [list(self._known(text))[:max_length] for text in texts]

@@ -54,6 +54,8 @@ class InBatchContrast(Loss):
         false_negative: φ, the cosine in `reference` above which another sentence weighs 0; None weighs all the same.
         weight_on: What weights multiply: "exp" the exponential, so that weight 0 removes a column; "logit" the logit,
             so that it becomes 0 and e⁰ stays in the sum.
+        positive_repels: Whether an anchor must also choose its positive among the cosines of that positive with every
+            hard negative (CoT-BERT's extended InfoNCE); left out is no. `hard_weight` holds for these too.
         form: "cross_entropy" of the choice, or "bce_softmax", the binary cross-entropy of each of its probabilities.
     """
 
@@ -68,15 +70,21 @@ class InBatchContrast(Loss):
         false_negative: Annotated[float | None, Field(ge=-1, le=1), Tune(0.7, 0.99)] = None,
         weight_on: Literal["exp", "logit"] = "exp",
         form: Literal["cross_entropy", "bce_softmax"] = "cross_entropy",
+        positive_repels: bool | None = None,
     ) -> None:
         super().__init__()
         self.hard_weight, self.in_batch, self.false_negative = hard_weight, in_batch, false_negative
         self.reduction, self.weight_on, self.form = reduction, weight_on, form
+        self.positive_repels = bool(positive_repels)
         self.idle = 0
 
     def logits(self, cosines: Tensor) -> Tensor:
         """Return (N, C) logits of (N, C) cosines; the positive of row i stands in column i."""
         raise NotImplementedError
+
+    def made(self, anchor: Tensor, positive: Tensor) -> Tensor | None:  # noqa: ARG002 - the hook's form
+        """Return (N, M) logits of negatives that a loss makes of the batch, −inf for one that is off; None for none."""
+        return None
 
     def forward(
         self,
@@ -89,14 +97,16 @@ class InBatchContrast(Loss):
         """Return the loss of the batch."""
         cosines = [cosine_matrix(anchor, positive)]
         weights = [self._trust(cosines[0], reference)]
-        if hard is not None:
-            cosines.append(cosine_matrix(anchor, hard))
-            weights.append(torch.zeros_like(cosines[-1]))
+        repelled = self._repelled(anchor, positive, hard)
+        cosines += repelled
+        weights += [torch.zeros_like(block) for block in repelled]
         cosines.append(cosine_matrix(anchor, negatives.vectors.to(cosines[0].dtype)))
         weights.append(negatives.log_weights.to(cosines[0].dtype).expand_as(cosines[-1]))
         self._count_idle(hard, negatives)
         logits = self._weighted(self.logits(torch.cat(cosines, dim=1)), torch.cat(weights, dim=1))
-        logits = self._structured(logits, hard is not None)
+        logits = self._structured(logits, len(repelled))
+        if (made := self.made(anchor, positive)) is not None:
+            logits = torch.cat([logits, made], dim=1)
         if self.form == "bce_softmax":
             return binary_cross_entropy_of_softmax(logits, self.reduction)
         labels = torch.arange(len(logits), device=logits.device)
@@ -128,16 +138,27 @@ class InBatchContrast(Loss):
     def _weighted(self, logits: Tensor, log_weights: Tensor) -> Tensor:
         return logits * log_weights.exp() if self.weight_on == "logit" else logits + log_weights
 
-    def _structured(self, logits: Tensor, has_hard: bool) -> Tensor:
+    def _repelled(self, anchor: Tensor, positive: Tensor, hard: Tensor | None) -> list[Tensor]:
+        """Return (N, N) cosines with the hard negatives: the anchors', and the positives' too where they repel."""
+        if hard is not None:
+            return [cosine_matrix(view, hard) for view in ((anchor, positive) if self.positive_repels else (anchor,))]
+        if self.positive_repels:
+            raise CseError(
+                "positive_repels = true, and there are no hard negatives",
+                'declare [views.hard], or map a view: views = { hard = "…" }',
+            )
+        return []
+
+    def _structured(self, logits: Tensor, hard_blocks: int) -> Tensor:
         """Weigh an anchor's own hard negative; switch other sentences of the batch off where they are no negatives."""
         own = _own(logits)
-        if has_hard:
-            own_hard = own.roll(len(logits), dims=1)
+        for block in range(1, hard_blocks + 1):
+            own_hard = _own(logits).roll(block * len(logits), dims=1)
             logits = logits + self.hard_weight * own_hard.to(logits.dtype)
             own = own | own_hard
         if self.in_batch:
             return logits
-        batch = torch.arange(logits.shape[1], device=logits.device) < len(logits) * (2 if has_hard else 1)
+        batch = torch.arange(logits.shape[1], device=logits.device) < len(logits) * (1 + hard_blocks)
         return logits.masked_fill(batch & ~own, -torch.inf)
 
     def _count_idle(self, hard: Tensor | None, negatives: Negatives) -> None:

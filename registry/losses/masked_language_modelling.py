@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from registry import LOSSES
@@ -26,17 +27,24 @@ class MaskedLanguageModelling(Loss):
     word embeddings: tied, so that both uses train them, and where the encoder freezes them they stay. A batch with
     nothing hidden costs 0.
 
+    With a `shift` k, the head is that of a decoder, one matrix, and the state k places before predicts:
+    ℓ = −1/|M| Σ_{(i,l) ∈ M} log softmax( E·h_{i,l−k} )[x_il]; tokens before place k are not predicted.
+
     Args:
         encoder: Whose word embeddings decode: the encoder of the view.
         initial: W, b, c and the norm at first: the prediction head of the encoder's "checkpoint", "fresh" ones
             (W from N(0, 0.02²)), or fresh ones only where the checkpoint has no head.
-        tied: Whether E is the encoder's own matrix; otherwise a copy that is trained by itself.
+        tied: Whether E is the encoder's own matrix; otherwise a copy that is trained by itself. With a shift, E is a
+            matrix of its own, too, where the checkpoint has one.
+        shift: How many places before a hidden token the state stands that predicts it: 1 is masked next-token
+            prediction. Left out is 0, with BERT's head.
 
     Shapes: hidden (B, L, D), targets (B, L) → a scalar; scores are computed at hidden places only, (|M|, V).
 
-    Source: BERT (Devlin et al. 2019) §3.1; SimCSE's code for its use beside a contrastive loss. Doubtful and settled in
-    methods/masked_language_modelling.md: the decoder, which SimCSE's code leaves untied (L1, `tied`), and that it hides
-    tokens in both copies of a sentence (L2, a second view `masked_again`).
+    Source: BERT (Devlin et al. 2019) §3.1; SimCSE's code for its use beside a contrastive loss; LLM2Vec (BehnamGhader
+    et al. 2024) for the shift. Doubtful and settled in methods/masked_language_modelling.md: the decoder, which
+    SimCSE's code leaves untied (L1, `tied`), and that it hides tokens in both copies of a sentence (L2, a second view
+    `masked_again`); in methods/llm2vec.md: whether a decoder's own matrix is trained (LV5).
     """
 
     def __init__(
@@ -44,35 +52,45 @@ class MaskedLanguageModelling(Loss):
         encoder: Encoder,
         initial: Literal["checkpoint_or_fresh", "checkpoint", "fresh"] = "checkpoint_or_fresh",
         tied: bool = True,
+        shift: Annotated[int, Field(ge=1)] | None = None,
     ) -> None:
         super().__init__()
         backbone: Any = getattr(encoder, "backbone", None)
-        words = getattr(getattr(backbone, "embeddings", None), "word_embeddings", None)
+        words = None if backbone is None else backbone.get_input_embeddings()
         if words is None:
             raise CseError(
                 f"masked_language_modelling: encoder {type(encoder).__name__} has no word embeddings to decode with",
-                'name a "transformer" encoder',
+                'name a "transformer" or an "auto_model" encoder',
             )
+        self.shift = shift or 0
         self._words = (words,)  # in a tuple: not a sub-module
         self.decoder = None if tied else nn.Parameter(words.weight.detach().clone())
-        config = backbone.config
-        self.head = LanguageHead(
-            config.hidden_size, (words.num_embeddings, words.embedding_dim), config.hidden_act, config.layer_norm_eps
-        )
         self._notices: list[str] = []
+        self.head: LanguageHead | LinearHead
+        if shift is not None:
+            self.head = LinearHead()
+        else:
+            config = backbone.config
+            shape = (words.num_embeddings, words.embedding_dim)
+            self.head = LanguageHead(config.hidden_size, shape, config.hidden_act, config.layer_norm_eps)
         if initial != "fresh":
             self._start(str(getattr(encoder, "model", "")), demanded=initial == "checkpoint")
 
     def forward(self, masked: Encoded, masked_again: Encoded | None = None) -> Tensor:
         """Return the loss of the batch, over the hidden places of both views where there are two."""
         views = [masked] if masked_again is None else [masked, masked_again]
-        states, targets = zip(*map(_hidden, views), strict=True)
-        words = self._words[0].weight if self.decoder is None else self.decoder
+        states, targets = zip(*(_hidden(view, self.shift) for view in views), strict=True)
         wanted = torch.cat(targets)
-        total = F.cross_entropy(self.head(torch.cat(states), words), wanted, reduction="sum")
+        total = F.cross_entropy(self.scores(torch.cat(states)), wanted, reduction="sum")
         # The mean over the places of all devices: each device's share is scaled so that averaging gradients is exact.
         count = sum_devices(torch.full((), len(wanted), device=total.device))
         return total * world_size() / count.clamp(min=1)
+
+    def scores(self, states: Tensor) -> Tensor:
+        """Return (…, V) scores of every id, of states (…, D)."""
+        words = self._words[0].weight if self.decoder is None else self.decoder
+        found: Tensor = self.head(states, words)
+        return found
 
     def notices(self) -> list[str]:
         """Warn once that the head is a fresh one because the checkpoint has none."""
@@ -81,9 +99,11 @@ class MaskedLanguageModelling(Loss):
 
     @torch.no_grad()
     def _start(self, model: str, demanded: bool) -> None:
-        loaded, complete = load_language_model(model)
-        if complete:
+        loaded, complete = load_language_model(model, causal=self.shift > 0)
+        if complete and isinstance(self.head, LanguageHead):
             self.head.copy_from(loaded)
+        elif complete:
+            self._own_matrix(loaded)
         elif demanded:
             raise CseError(
                 f'masked_language_modelling: initial = "checkpoint", but the checkpoint of {model!r} has no '
@@ -93,9 +113,21 @@ class MaskedLanguageModelling(Loss):
         else:
             self._notices = [f"masked_language_modelling: {model!r} has no prediction head, so a fresh one is trained"]
 
+    def _own_matrix(self, model: Any) -> None:
+        """Take the decoder of a causal language model where it is not its input embedding.
 
-def _hidden(view: Encoded) -> tuple[Tensor, Tensor]:
-    """Return the last layer at the hidden places, and what stood there.
+        Raises:
+            CseError: It adds a bias.
+        """
+        decoder = model.get_output_embeddings()
+        if decoder.bias is not None:
+            raise CseError(f"the prediction head of {type(model).__name__} has a bias", 'set initial = "fresh"')
+        if decoder.weight is not model.get_input_embeddings().weight:
+            self.decoder = nn.Parameter(decoder.weight.detach().clone())
+
+
+def _hidden(view: Encoded, shift: int) -> tuple[Tensor, Tensor]:
+    """Return the last layer `shift` places before the hidden ones, and what stood there.
 
     Raises:
         CseError: The view hides nothing.
@@ -106,9 +138,18 @@ def _hidden(view: Encoded) -> tuple[Tensor, Tensor]:
             "masked_language_modelling: nothing is hidden in the view it reads",
             'give that view an augmenter: [[views.masked.augment]] name = "mask_tokens"',
         )
-    # How many there are is known on the device alone: the one place where a step waits for a GPU.
+    states, targets = view.hidden[:, : view.hidden.shape[1] - shift], targets[:, shift:]
+    # How many there are is known on the device alone: a step waits for a GPU here.
     places = (targets.flatten() >= 0).nonzero().squeeze(1)
-    return view.hidden.flatten(0, 1).index_select(0, places), targets.flatten().index_select(0, places)
+    return states.flatten(0, 1).index_select(0, places), targets.flatten().index_select(0, places)
+
+
+class LinearHead(nn.Module):
+    """States → scores of every id: E·h, with E given: what decoders have."""
+
+    def forward(self, states: Tensor, words: Tensor) -> Tensor:
+        """Return (n, V) scores of (n, D) states, given E (V, D)."""
+        return nn.functional.linear(states, words.to(states.dtype))
 
 
 class LanguageHead(nn.Module):

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from registry.papers.tables import AVERAGE, PaperModel
+from registry.papers.tables import AVERAGE, Answer, PaperModel
 
 _RUNS = Path(__file__).with_name("reproductions.toml")
 _LEADERBOARD = Path(__file__).with_name("field_leaderboard.tsv")
@@ -102,6 +102,9 @@ class FieldRow:
         spreads: Evaluator, or "avg" → ± as listed; empty where none is.
         avg: As listed.
         avg_recomputed: Mean of the cells.
+        recipe: Our recipe that answers it.
+        score: Key under which our evaluators report the row's scores, where it is not the list's.
+        unanswered: Why no recipe answers it.
         note: What is doubtful about the row.
     """
 
@@ -111,7 +114,17 @@ class FieldRow:
     spreads: dict[str, float]
     avg: float
     avg_recomputed: float
+    recipe: str = ""
+    score: str = "spearman"
+    unanswered: str = ""
     note: str = ""
+
+    @property
+    def answer(self) -> Answer | None:
+        """What answers it; None while neither a recipe nor a reason is known."""
+        if self.recipe:
+            return Answer("recipe", self.recipe)
+        return Answer("reason", self.unanswered) if self.unanswered else None
 
 
 @cache
@@ -123,7 +136,8 @@ def field_rows() -> tuple[FieldRow, ...]:
 
 
 def _row(line: dict[str, str]) -> FieldRow:
-    encoder, method, note = line.pop("encoder"), line.pop("method"), line.pop("note") or ""
+    names = ("encoder", "method", "recipe", "score", "unanswered", "note")
+    encoder, method, recipe, score, unanswered, note = (line.pop(name) or "" for name in names)
     avg, _, spread = line.pop("avg").partition("±")
     scores = {name: cell.partition("±") for name, cell in line.items()}
     cells = {name: float(value) for name, (value, _, _) in scores.items()}
@@ -135,5 +149,8 @@ def _row(line: dict[str, str]) -> FieldRow:
         spreads=spreads | ({"avg": float(spread)} if spread else {}),
         avg=float(avg),
         avg_recomputed=round(sum(cells.values()) / len(cells), 2),
+        recipe=recipe,
+        score=score or "spearman",
+        unanswered=unanswered,
         note=note,
     )

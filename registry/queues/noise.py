@@ -24,9 +24,10 @@ class Noise(Queue):
     without a gradient stays. The draw is the step's, from the generator that all devices share. Served with unit
     length, detached; nothing is kept over steps.
 
-    Shapes: negatives (⌊times·N⌋, D), at least one row; zero log-weights.
+    Shapes: negatives (⌊times·N⌋, D), at least one row, or (count, D); zero log-weights.
 
-    Source: DCLR (Zhou et al. 2022; `simcse/models.py`, cl_vat_forward), methods/dclr.md.
+    Source: DCLR (Zhou et al. 2022; `simcse/models.py`, cl_vat_forward), methods/dclr.md; GS-InfoNCE (Wu et al. 2022;
+    `gsInfoNCE/models.py`), which moves nothing (`steps = 0`) and draws a fixed `count`, methods/gs_infonce.md.
     Doubtful: the code puts a vector that becomes NaN, where g = 0, at the origin, where its cosine counts as 0; here it
     stays where it was drawn (N5). Moves of 10⁻³ hardly turn a vector of norm √D: at D = 768 four of them do so by less
     than 0.01° (N6).
@@ -38,6 +39,7 @@ class Noise(Queue):
         steps: Moves up the gradient; 0 leaves the noise as drawn.
         rate: ρ, the length of a move.
         temperature: τ of the objective climbed.
+        count: Noise vectors of a step, whatever the size of the batch; `times` decides if left out.
     """
 
     def __init__(
@@ -48,10 +50,11 @@ class Noise(Queue):
         steps: Annotated[int, Field(ge=0), Tune(0, 16)] = 4,
         rate: Annotated[float, Field(gt=0), Tune(1e-4, 10.0, log=True)] = 1e-3,
         temperature: Annotated[float, Field(gt=0), Tune(0.01, 0.5, log=True)] = 0.05,
+        count: Annotated[int, Field(gt=0), Tune(16, 1024, log=True)] | None = None,
     ) -> None:
         super().__init__()
         self.view, self.positive, self.times, self.steps = view, positive, times, steps
-        self.rate, self.temperature = rate, temperature
+        self.rate, self.temperature, self.count = rate, temperature, count
         self.served = torch.zeros(0, 0)
 
     def bind(self, encoder: Encoder) -> None:
@@ -62,7 +65,7 @@ class Noise(Queue):
         """Draw this step's noise and move it."""
         views = (step.sentences(view).float() for view in (self.view, self.positive))
         anchors, positives = (F.normalize(vectors, dim=-1, eps=1e-8) for vectors in views)
-        count = max(1, int(self.times * len(anchors)))
+        count = self.count or max(1, int(self.times * len(anchors)))
         drawn = torch.randn(count, anchors.shape[1], generator=step.generator, device=step.generator.device)
         noise = copy_to_device(drawn, anchors.device)
         with torch.autocast(anchors.device.type, enabled=False):

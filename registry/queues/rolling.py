@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import psutil
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -45,6 +46,7 @@ class RollingQueue(Queue):
             raise CseError(
                 f"queue: initial = {initial} is more than length = {length}", "start with at most `length` entries"
             )
+        _demand_memory(length, 0)
         self.view, self.length, self.initial = view, length, initial
         self.filled = 0
         self.register_buffer("vectors", torch.zeros(length, 0))
@@ -54,6 +56,7 @@ class RollingQueue(Queue):
 
     def bind(self, encoder: Encoder) -> None:
         """Take the width of the encoder's sentence vectors and store the initial entries."""
+        _demand_memory(self.length, encoder.dim)
         self.vectors = torch.zeros(self.length, encoder.dim, device=self.ages.device)
         if self.initial:
             random = torch.randn(self.initial, encoder.dim, generator=torch.Generator().manual_seed(SEED))
@@ -86,6 +89,13 @@ class RollingQueue(Queue):
     def log_weights(self, ages: Tensor) -> Tensor:
         """Return (K,) the logarithm of the weight of entries of these ages: 0 for all unless overridden."""
         return torch.zeros(len(ages), device=ages.device)
+
+
+def _demand_memory(length: int, width: int) -> None:
+    needed, there = length * (8 + 4 * width), psutil.virtual_memory().total
+    if needed > there:
+        size = f"{needed / 2**30:,.0f} GB, and this machine has {there / 2**30:,.0f} GB"
+        raise CseError(f"queue: length = {length:,} would need {size} of memory", "lower queue.length")
 
 
 def _count_filled(queue: Any, _: Any) -> None:

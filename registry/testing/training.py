@@ -10,7 +10,7 @@ the order of rows. Queues: length, detached rows, checkpoints, and the same cont
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -201,7 +201,7 @@ def check_loss(entry: Entry[Loss], materials: Materials) -> None:
     required = [i.name for i in entry.inputs if i.kind != "negatives" and not i.optional]
     optional = [i.name for i in entry.inputs if i.kind != "negatives" and i.optional]
     for names in {tuple(required), (*required, *optional)}:
-        views = {name: _view(seed, dim) for seed, name in enumerate(names)}
+        views = {name: _view(seed, dim, loss.reads_attentions) for seed, name in enumerate(names)}
         for entries in (0, ENTRIES):
             _check_value(entry, loss, views, _negatives(entries, dim))
         collapsed = {name: replace(view, sentence=torch.ones(ROWS, dim)) for name, view in views.items()}
@@ -228,12 +228,11 @@ def _check_value(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negati
     value = _call(entry, loss, leaves, negatives)
     what = f"with {', '.join(views)} and {len(negatives.vectors)} queue entries"
     require(entry, value.shape == () and bool(torch.isfinite(value)), f"returns a finite scalar {what}")
-    tensors = [t for view in leaves.values() for t in _tensors(view)]
-    found = torch.autograd.grad(value, tensors, allow_unused=True)
-    gradients = [torch.zeros(1) if g is None else g for g in found]
-    require(entry, all(bool(torch.isfinite(g).all()) for g in gradients), f"has finite gradients {what}")
-    for index, name in enumerate(leaves):
-        reached = any(bool(g.any()) for g in gradients[4 * index : 4 * index + 4])
+    for name, view in leaves.items():
+        found = torch.autograd.grad(value, _tensors(view), allow_unused=True, retain_graph=True)
+        gradients = [g for g in found if g is not None]
+        require(entry, all(bool(torch.isfinite(g).all()) for g in gradients), f"has finite gradients {what}")
+        reached = any(bool(g.any()) for g in gradients)
         if name in loss.steering:
             require(entry, not reached, f"sends no gradient into '{name}', which only steers, {what}")
         else:
@@ -258,7 +257,7 @@ def _call(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negatives) ->
     return value
 
 
-def _view(seed: int, dim: int) -> Encoded:
+def _view(seed: int, dim: int, attentions: Sequence[int]) -> Encoded:
     mask = torch.ones(ROWS, TOKENS, dtype=torch.int64)
     mask[1, 3:] = 0
     positions = torch.arange(TOKENS).expand(ROWS, TOKENS)
@@ -268,19 +267,29 @@ def _view(seed: int, dim: int) -> Encoded:
     tokens = Tokens(ids, mask, torch.zeros_like(mask), positions, targets=targets)
     vectors = draw(seed + 100, ROWS, TOKENS, dim)
     hidden_states = vectors + draw(seed + 300, ROWS, TOKENS, dim)
-    return Encoded(
-        draw(seed + 200, ROWS, dim), vectors, hidden_states, tokens, layers=draw(seed + 400, ROWS, LAYERS, dim)
-    )
+    seen = mask[:, None, None].bool()
+    weights = {
+        block: draw(seed + 500 + block, ROWS, 2, TOKENS, TOKENS).masked_fill(~seen, -torch.inf).softmax(-1)
+        for block in attentions
+    }
+    layers = draw(seed + 400, ROWS, LAYERS, dim)
+    return Encoded(draw(seed + 200, ROWS, dim), vectors, hidden_states, tokens, layers=layers, attentions=weights)
 
 
 def _leaves(view: Encoded) -> Encoded:
-    sentence, embeddings, hidden, layers = (t.clone().requires_grad_() for t in _tensors(view))
-    return Encoded(sentence, embeddings, hidden, view.tokens, layers=layers)
+    return _with(view, view.tokens, [t.clone().requires_grad_() for t in _tensors(view)])
 
 
-def _tensors(view: Encoded) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _tensors(view: Encoded) -> list[Tensor]:
     assert view.layers is not None
-    return view.sentence, view.embeddings, view.hidden, view.layers
+    return [view.sentence, view.embeddings, view.hidden, view.layers, *view.attentions.values()]
+
+
+def _with(view: Encoded, tokens: Tokens, tensors: Sequence[Tensor]) -> Encoded:
+    """Return the view with other tokens and other values of `_tensors`."""
+    sentence, embeddings, hidden, layers, *weights = tensors
+    attentions = dict(zip(view.attentions, weights, strict=True))
+    return Encoded(sentence, embeddings, hidden, tokens, layers=layers, attentions=attentions)
 
 
 def _rows(view: Encoded, order: list[int]) -> Encoded:
@@ -289,8 +298,7 @@ def _rows(view: Encoded, order: list[int]) -> Encoded:
     tokens = replace(
         t, ids=t.ids[order], mask=t.mask[order], types=t.types[order], positions=t.positions[order], targets=targets
     )
-    sentence, embeddings, hidden, layers = (t[order] for t in _tensors(view))
-    return Encoded(sentence, embeddings, hidden, tokens, layers=layers)
+    return _with(view, tokens, [t[order] for t in _tensors(view)])
 
 
 def _negatives(entries: int, dim: int) -> Negatives:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,6 +14,8 @@ from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.step import StepState
 from registry.tokens import Tokens
+from registry.types import Negatives
+from tests.registry.losses.literal import cells, cross_entropy
 from tests.shrunken import Small
 
 
@@ -38,3 +43,60 @@ def layers_of(parts: Small, tokens: Tokens) -> tuple[Tensor, Tensor]:
     lengths = tokens.mask.sum(1).tolist()
     means = [torch.stack([layer[i, :n].mean(0) for layer in states]) for i, n in enumerate(lengths)]
     return states[-1][:, 0], torch.stack(means)
+
+
+@torch.no_grad()
+def states_in_templates(parts: Small, tokens: Tokens, mask: int, denoise: str = "", last: bool = False) -> Tensor:
+    """Return (n, D) states at the only or the last [MASK] of each row, less that of its template without the sentence.
+
+    Args:
+        denoise: What the template's own pass reads: its tokens at their "positions", or "padding" in the sentence's
+            place too; nothing is subtracted where it is empty.
+    """
+    from transformers import AutoModel
+
+    network = AutoModel.from_pretrained(parts.models["bert"]).double().eval()
+
+    def at_mask(ids: list[int], places: list[int]) -> Tensor:
+        states = network(torch.tensor([ids]), position_ids=torch.tensor([places])).last_hidden_state[0]
+        return states[len(ids) - 1 - ids[::-1].index(mask) if last else ids.index(mask)]
+
+    assert tokens.text is not None
+    found = []
+    for row, length in enumerate(tokens.mask.sum(1).tolist()):
+        ids, text = tokens.ids[row, :length].tolist(), tokens.text[row, :length].tolist()
+        found.append(at_mask(ids, list(range(length))))
+        if denoise == "positions":
+            around = [place for place in range(length) if not text[place]]
+            found[-1] = found[-1] - at_mask([ids[place] for place in around], around)
+        elif denoise == "padding":
+            found[-1] = found[-1] - at_mask(
+                [0 if one else i for i, one in zip(ids, text, strict=True)], [*range(length)]
+            )
+    return torch.stack(found)
+
+
+def headed(made: Experiment, pooled: Tensor) -> Tensor:
+    """Return what the head "mlp" makes of (n, D) vectors, by its formula."""
+    head: Any = made.scored.heads["mlp"]  # type: ignore[operator, union-attr]
+    weight, bias, _ = head.dense()
+    return torch.tanh(pooled @ weight.T + bias).detach()
+
+
+def info_nce(anchors: Tensor, others: Tensor, temperature: float, hard: Tensor | None = None) -> float:
+    """Return InfoNCE of (n, D) vectors, cell by cell; `hard` has negatives that every anchor sees."""
+    none = Negatives.none(anchors)
+
+    def logit(value: float) -> float:
+        return value / temperature
+
+    return cross_entropy(cells(logit, logit, (anchors.detach(), others.detach()), none, hard, hard_weight=0.0))
+
+
+def projected(head: Any, x: Tensor) -> list[float]:
+    """What a `feed_forward` head with gelu behind both layers makes of a vector, by its equation."""
+    for layer in (head.first, head.second):
+        x = layer.weight @ x + layer.bias
+        x = x * (1 + torch.erf(x / math.sqrt(2))) / 2
+    found: list[float] = x.tolist()
+    return found

@@ -9,7 +9,7 @@ import torch
 
 from cse_cli.recipe.load import load
 from registry import catalogue
-from tests.recipes.first_step import experiment, layers_of, step_of
+from tests.recipes.first_step import experiment, layers_of, projected, step_of
 from tests.registry.losses.literal import cosine
 
 
@@ -42,14 +42,8 @@ def test_the_first_step_by_hand(parts, name):
     c = cls if name == "sg_opt_en" else means[:, -1]
     head = made.scored.heads["feed_forward"]
 
-    def projected(x):
-        for layer in (head.first, head.second):
-            x = layer.weight @ x + layer.bias
-            x = x * (1 + torch.erf(x / math.sqrt(2))) / 2
-        return x.tolist()
-
     with torch.no_grad():
-        anchors, guides = [projected(x) for x in c], [[projected(v) for v in own] for own in means]
+        anchors, guides = [projected(head, x) for x in c], [[projected(head, v) for v in own] for own in means]
     total = 0.0
     for i, anchor in enumerate(anchors):
         other = sum(math.exp(cosine(anchor, v) / 0.01) for j in range(4) if j != i for v in guides[j])

@@ -15,9 +15,12 @@ ENTRIES = [entry for each in REGISTRIES for entry in each]
 NAMES = [f"{entry.kind}/{entry.name}" for entry in ENTRIES]
 
 VALUES = {
+    "augmenters/edit_tokens": {"edit": "delete"},
+    "augmenters/nearest_sentence": {"dataset": "graded_pairs", "limit": 30, "neighbours": 3},
     # Its dropout does not follow eval(); what it trains is the embedding layer it shares.
     "encoders/ema": {"dropout": 0.0, "share": ["embeddings"], "target_gradient": "embeddings"},
     "encoders/flow": {"fit_on": "graded_pairs", "limit": 200},
+    "encoders/rank_mixture": {"fit_on": "graded_pairs", "limit": 50},
     "encoders/whitening": {"fit_on": "graded_pairs", "limit": 200, "k": 2},
     "evaluators/alignment_uniformity": {"dataset": "graded_pairs", "split": "dev", "batch_size": 16},
     "evaluators/augmentation_quality": {"dataset": "graded_pairs", "split": "dev"},
@@ -36,13 +39,24 @@ VALUES = {
     "evaluators/sts": {"dataset": "graded_pairs", "split": "dev"},
     "evaluators/sts_average": {"datasets": ["graded_pairs"], "split": "dev"},
     "evaluators/transfer": {"task": "mr"},
+    "heads/group_whitening": {"groups": 4},
     "generators/graded_pairs": {"sentences": 60, "pairs": 60},
     "generators/joined_lines": {"sources": ["tatoeba_open/train"], "lines": 3},
     "generators/pair_sentences": {"sources": ["graded_pairs/dev"]},
+    # As many entries as a batch has rows, so that it begins with the first.
+    "losses/smoothed_info_nce": {"neighbours": 3, "buffer": 6},
+    # Every pair is fitted, however alike.
+    "losses/neighbour_ranks": {"dataset": "graded_pairs", "limit": 20, "low": -1.0, "high": 1.0},
+    # Nothing mixed in of the next row, so that the order of rows cannot matter.
+    "losses/mixed_info_nce": {"share": 1.0},
+    # Nothing dropped, so that the order of rows cannot matter.
+    "losses/denoising": {"layers": 1, "noise": 0.0, "dropout": 0.0, "feed_forward": 8},
     # No random direction, so that the order of rows cannot matter; the gradient reaches the encoder.
     "losses/virtual_neighbours": {"neighbours": 3, "epsilon": 0.0, "detached": False},
     # Nothing hidden, so that chance plays no part and the order of rows cannot matter.
     "losses/replaced_token_detection": {"masking": 0.0, "generator_head": "embeddings"},
+    # Everything hidden, for the same reason; the tiny encoder has two layers.
+    "losses/side_language_model": {"masking": 1.0, "mask_share": 1.0, "random_share": 0.0, "frozen_layers": 1},
 }
 
 
@@ -53,20 +67,26 @@ def in_mteb(monkeypatch):
 
 IDENTITY = {
     "augmenters/adversarial_noise": {"norm": 0.0},
+    "augmenters/delete_words": {"rate": 0.0},
+    "augmenters/edit_tokens": {"rate": 0.0},
     "augmenters/embedding_dropout": {"rate": 0.0},
     "augmenters/feature_cutoff": {"rate": 0.0},
     "augmenters/fgsm": {"epsilon": 0.0},
     "augmenters/fuse_embeddings": {"rate": 1.0},
+    "augmenters/mask_nested_span": {"rate": 0.0},
     "augmenters/mask_span": {"shortest": 10_000},
     "augmenters/mask_tokens": {"rate": 0.0},
     "augmenters/repeat_words": {"rate": 0.0},
     "augmenters/replace_subwords": {"change": 0.0},
     "augmenters/span_cutoff": {"rate": 0.0},
+    "augmenters/switch_case": {"rate": 0.0},
     "augmenters/token_cutoff": {"rate": 0.0},
 }
 PACKAGES = {"evaluators/mteb": in_mteb}
 """Component → what makes its package ready, or skips where it is not installed."""
 NO_IDENTITY: set[str] = {
+    "augmenters/nearest_sentence",
+    "augmenters/negate",
     "augmenters/pair",
     "augmenters/replace_antonyms",
     "augmenters/spans",

@@ -84,7 +84,7 @@ def test_unknown_names_are_suggested():
     with pytest.raises(UnknownNameError) as caught:
         LOSSES["info_nec"]
     assert str(caught.value) == (
-        "unknown loss 'info_nec'. Did you mean 'info_nce' or 'focal_info_nce'?\n  → `cse list losses` shows all of them"
+        "unknown loss 'info_nec'. Did you mean 'info_nce' or 'mixed_info_nce'?\n  → `cse list losses` shows all of them"
     )
     with pytest.raises(UnknownNameError, match=r"^unknown queue 'zzz'\.\n") as caught:
         QUEUES["zzz"]

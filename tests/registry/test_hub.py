@@ -12,9 +12,8 @@ import pytest
 from huggingface_hub import constants, snapshot_download
 
 from registry import hub, transfer
-from registry.errors import MissingError, UnknownNameError
+from registry.errors import DiskError, MissingError, UnknownNameError
 from registry.repository import Repository
-from registry.transfer import DiskError
 from tests.fake_hub import server
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub

@@ -1,4 +1,4 @@
-"""The antonyms: read from WordNet's own files, and the table that is shipped."""
+"""Antonyms and verbs: read from WordNet's own files, and the tables that are shipped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from registry.errors import CseError
+from registry.errors import CseError, MissingError
+from registry.lexicons import verbs
 from registry.lexicons.wordnet import TABLE, installed, shipped
 from tests.registry.wordnet import FILES, write_wordnet
 
@@ -76,3 +77,36 @@ def test_another_format_is_refused(tmp_path, line):
 @pytest.mark.skipif(not Path("/usr/share/wordnet/data.noun").is_file(), reason="Debian's wordnet-base is not installed")
 def test_the_shipped_table_is_wordnets():
     assert installed(Path("/usr/share/wordnet")) == shipped()
+
+
+@pytest.fixture
+def verb_files(tmp_path):
+    licence = "  1 A licence stands at the top, indented.  \n"
+    index = "be v 1 0\nsee v 1 0\nlook_up v 1 0\nstop v 1 0\ntry v 1 0\nbake v 1 0\n"
+    (tmp_path / "index.verb").write_text(licence + index)
+    (tmp_path / "verb.exc").write_text("saw see\nseen see\nstopped stop\nwas be\nlooked_up look_up\nwent go\n")
+    return tmp_path
+
+
+def test_reads_verbs_and_their_irregular_forms(verb_files):
+    found = verbs.installed(verb_files)
+    assert found.irregular == {"bake": (), "be": ("was",), "see": ("saw", "seen"), "stop": ("stopped",), "try": ()}
+    past = {word: found.past(word) for word in ("saw", "seed", "stopped", "tried", "baked", "bakes", "went")}
+    assert past == {
+        "saw": "see", "seed": None, "stopped": "stop", "tried": "try", "baked": "bake", "bakes": None, "went": None,
+    }  # fmt: skip
+    assert [found.third_person(word) for word in ("bakes", "tries", "bus", "sees")] == ["bake", "try", None, "see"]
+
+
+def test_verbs_in_another_format_are_refused(verb_files):
+    (verb_files / "verb.exc").write_text("saw\n")
+    with pytest.raises(CseError, match="'saw' has no verb beside it"):
+        verbs.installed(verb_files)
+    (verb_files / "verb.exc").unlink()
+    with pytest.raises(MissingError, match=r"verb\.exc missing"):
+        verbs.installed(verb_files)
+
+
+@pytest.mark.skipif(not Path("/usr/share/wordnet/verb.exc").is_file(), reason="Debian's wordnet-base is not installed")
+def test_the_shipped_verbs_are_wordnets():
+    assert verbs.installed(Path("/usr/share/wordnet")) == verbs.shipped()

@@ -199,3 +199,42 @@ def test_cells_by_what_answers_them():
     assert whole.recipe + whole.study + whole.data + whole.reason == whole.cells == 854
     assert (whole.tables, whole.data) == (30, 32)
     assert (whole.drawn, whole.partly, whole.figures) == (13, 1, 14)
+
+
+ON = {
+    "BERT-base": "bert-base-uncased", "BERT-large": "bert-large-uncased", "RoBERTa-base": "roberta-base",
+    "RoBERTa-large": "roberta-large",
+}  # fmt: skip
+FIELD = [row for row in papers.field_rows() if row.recipe]
+OPEN: set[str] = set()
+"""Methods of the field's list of which some row has neither a recipe nor a reason."""
+
+
+def model(found, encoder):
+    """The model that an encoder starts from, through the encoders it is made of."""
+    params = found.encoders[encoder].params
+    return params["model"] if "model" in params else model(found, params["of"])
+
+
+@pytest.mark.parametrize("row", FIELD, ids=lambda row: f"{row.encoder} {row.method}")
+def test_a_listed_row_names_a_recipe_that_scores_it_on_its_encoder(row):
+    found = recipe(row.recipe)
+    assert all(row.score in metrics(found)[name] for name in row.cells)
+    if row.method == "GloVe(avg.)":  # it stands among the rows of BERT base, and reads no such model
+        assert found.encoders["online"].name == "word_vectors"
+    else:
+        start = model(found, found.evaluate.encoder)  # DCLR starts from a SimCSE of it, InfoCSE from a Condenser of it
+        assert start.endswith(ON[row.encoder]) or (row.method == "InfoCSE" and "condenser" in start)
+
+
+def test_every_listed_row_is_answered():
+    """By a recipe of its own or a reason; a method without either is one of those that are known to be open."""
+    listed = papers.field_rows()
+    assert len({row.recipe for row in FIELD}) == len(FIELD) >= 89
+    assert not [row for row in FIELD if row.unanswered]
+    assert {row.method for row in listed if row.answer is None} <= OPEN
+    reasons = {row.method for row in listed if row.answer is not None and row.answer.kind == "reason"}
+    assert reasons == {
+        "USE", "PaSeR", "MCSE+coco", "MCSE+flickr", "EASE", "L2P-CSR", "Prompt+L2P-CSR", "VisualCSE", "AudioCSE",
+        "RankEncoder",
+    }  # fmt: skip

@@ -35,6 +35,7 @@ class Brought(Loss):
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """A folder on sys.path, as a site-packages; what is imported from it is forgotten afterwards."""
+    assert len(LOSSES) > 0  # scanned before there are plug-ins here
     before = set(sys.modules)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
@@ -92,6 +93,7 @@ def test_the_example_package(site, scanned, monkeypatch):
         ("import a_module_nobody_has", "ModuleNotFoundError: No module named 'a_module_nobody_has'"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("def", "SyntaxError"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
         (COMPONENT.format(name="odd", module="odd").replace(": Sentences", ""), "parameter 'anchor' has no annotation"),
     ],
 )

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from registry import transfer
-from registry.transfer import DiskError, TransferError, checksum, download, faults, get, reporting
+from registry.errors import DiskError
+from registry.transfer import TransferError, checksum, download, faults, get, reporting
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
 

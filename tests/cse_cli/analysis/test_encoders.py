@@ -3,7 +3,6 @@
 import pytest
 
 from cse_cli.core.results import STS_TASKS, PaperRow
-from registry import papers
 from registry.errors import UnknownNameError
 from tests.cse_cli.analysis.leaderboard_runs import mini, result, tables
 
@@ -120,21 +119,6 @@ def test_what_others_measured_is_a_row_with_its_spread():
     score = fifty.scores["Avg"]
     assert (score.mean, score.low, score.high) == (75.11, 73.16, 76.70)
     assert fifty.recipe == "simcse_en"
-
-
-def test_the_field_is_there_on_request():
-    (without,) = tables([scored(0, 77.0, 80.0)])
-    assert not [row for row in without.rows if row.source == "field"]
-    (block,) = tables([scored(0, 77.0, 80.0)], field=True)
-    field = [row for row in block.rows if row.source == "field"]
-    assert max(row.scores["Avg"].mean for row in field) == 80.36
-    listed = [one for one in papers.field_rows() if one.encoder == "BERT-base"]
-    assert len(field) + sum("the field's list" in row.printed for row in block.rows if row.source == "paper") <= len(
-        listed
-    )
-    doubtful = [row for row in field if row.scores["Avg"].marks]
-    assert doubtful
-    assert all(row.notes for row in doubtful)
 
 
 def test_an_encoder_of_no_paper_starts_with_itself_before_training():

@@ -65,17 +65,34 @@ def test_without_runs_the_filters_hold_too(run):
 
 
 def test_the_field_s_list_needs_no_runs(run):
-    def methods(done):
-        return {row["name"] for table in shown(done) for row in table["rows"] if row["source"] == "field"}
+    done = run("--format", "json", "--field")
+    assert [table["encoder"] for table in shown(done)] == ["bert-base", "bert-large", "roberta-base", "roberta-large"]
+    assert {table["kind"] for table in shown(done)} == {"field"}
+    assert {row["source"] for table in shown(done) for row in table["rows"]} == {"field"}
+    assert not [row for table in shown(run("--format", "json")) for row in table["rows"] if row["source"] == "field"]
 
-    assert methods(run("--format", "json")) == set()
-    assert methods(run("--format", "json", "--field")) >= {"PromptBERT", "SNCSE"}
-    assert methods(run("--format", "json", "--field", results=[mini()])) >= {"PromptBERT", "SNCSE"}
+
+def test_the_field_s_list_beside_runs_on_an_encoder_that_it_does_not_have(run):
+    found = shown(run("--format", "json", "--field", results=[result(), mini()]))
+    assert [table["kind"] for table in found] == ["field"] * 4 + ["encoder"]
+    assert ours(run("--format", "json", "--field", results=[result(), mini()])) == {"ifcl_en", "mini/ifcl_en"}
 
 
-def test_an_encoder_with_runs_has_one_table(run):
-    tables = shown(run("--format", "json", "--field", results=[result()]))
-    assert [table["heading"] for table in tables].count("bert-base (en) [Spearman × 100]") == 1
+def test_filters_of_the_field_s_list(run):
+    def encoders(*arguments):
+        return [table["encoder"] for table in shown(run("--format", "json", "--field", *arguments, results=found))]
+
+    found = [result(), mini(), result(language="zh", recipe="other", recipe_hash="c" * 16, paper=None, model="zh")]
+    assert encoders("--encoder", "roberta-large") == ["roberta-large"]
+    assert encoders("--encoder", "mini_en") == ["mini_en"]
+    assert encoders("--recipe", "ifcl_en") == ["bert-base"]
+    assert encoders("--language", "zh") == ["zh"]
+
+
+def test_the_field_s_list_is_no_paper_s_table(run):
+    with pytest.raises(CseError, match="--field shows the field's public list") as told:
+        run("--field", "--table", "ifcl/1")
+    assert "leave one of them out" in told.value.next_action
 
 
 def test_filters(run):

@@ -42,7 +42,7 @@ def read(text):
     return reader
 
 
-SHOWN = tables([result(seed, 71.0 + seed / 10) for seed in range(3)], field=True)
+SHOWN = tables([result(seed, 71.0 + seed / 10) for seed in range(3)])
 
 
 def test_every_cell_is_there_at_full_precision():

@@ -15,16 +15,8 @@ from cse_cli.recipe.study import load_study
 from registry import papers
 from tests.cse_cli.analysis.leaderboard_runs import current, result
 
+pytestmark = pytest.mark.usefixtures("nothing_here")
 ABLATION = "studies/conisi_ablation"
-
-
-@pytest.fixture(autouse=True)
-def nothing_here(monkeypatch, tmp_path):
-    """A machine with neither models nor data of its own."""
-    for name in ("CSE_DATA", "CSE_MODELS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
 
 
 def tables(results=(), **query):

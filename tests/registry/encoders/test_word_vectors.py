@@ -134,6 +134,8 @@ def test_export_comes_back_and_nothing_else_opens_it(tmp_path, file):
     assert json.loads((folder / "words.json").read_text())[4] == "new york"
     with pytest.raises(CseError, match="has no pooling to replace"):
         open_encoder(str(folder), "mean")
+    with pytest.raises(CseError, match="takes no template"):
+        open_encoder(str(folder), template="a {text}")
 
 
 def test_whitening_of_word_vectors_is_saved_in_our_own_form(tmp_path):

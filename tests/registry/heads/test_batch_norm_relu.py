@@ -27,16 +27,21 @@ def projector(head, width):
         nn.Linear(2 * width, width, bias=False),
         nn.BatchNorm1d(width, affine=False),
     )
-    layers[0].weight, layers[3].weight = head.up.weight, head.down.weight
-    layers[1].weight, layers[1].bias = head.inner.weight, head.inner.bias
-    return layers.to(head.up.weight.dtype)
+    layers[0].weight, layers[3].weight = (layer.weight for layer in head.layers)
+    layers[1].weight, layers[1].bias = head.norms[0].weight, head.norms[0].bias
+    return layers.to(head.layers[0].weight.dtype)
+
+
+def with_large_weights(head):
+    for layer in head.layers:
+        nn.init.normal_(layer.weight)
 
 
 def test_worked_by_hand():
     # Ux is (±1, ∓1) twice over, BN₁ leaves ±a, a = 1/√(1 + 10⁻⁵); ReLU keeps (a, 0) and (0, a); V = (1, −1) gives ±a.
     head = fitted(1)
     head.load_state_dict(
-        {"up.weight": torch.tensor([[1.0], [-1.0]]), "down.weight": torch.tensor([[1.0, -1.0]])}, strict=False
+        {"layers.0.weight": torch.tensor([[1.0], [-1.0]]), "layers.1.weight": torch.tensor([[1.0, -1.0]])}, strict=False
     )
     out = head(torch.tensor([[1.0], [-1.0]]), ())
     a = 1 / math.sqrt(1 + 1e-5)
@@ -46,8 +51,7 @@ def test_worked_by_hand():
 @pytest.mark.parametrize("width", [1, 4, 7])
 def test_equals_the_authors_layers_over_both_views_together(width):
     head, pooled = fitted(width).double(), draw(1, 10, width).double()
-    nn.init.normal_(head.up.weight)
-    nn.init.normal_(head.down.weight)
+    with_large_weights(head)
     layers = projector(head, width)
     torch.testing.assert_close(head(pooled, GROUPS), layers(pooled))
     head.eval()
@@ -64,16 +68,15 @@ def test_views_by_themselves():
 
 def test_gradient_is_exact():
     head = fitted(3).double()
-    nn.init.normal_(head.up.weight)
-    nn.init.normal_(head.down.weight)
+    with_large_weights(head)
     assert torch.autograd.gradcheck(lambda x: head(x, GROUPS), draw(3, 10, 3).double().requires_grad_())
 
 
 def test_has_no_bias_and_no_scale_at_the_end():
     head = fitted(4)
     names = {name for name, _ in head.named_parameters()}
-    assert names == {"up.weight", "down.weight", "inner.weight", "inner.bias"}
-    assert head.up.weight.shape == (8, 4)
+    assert names == {"layers.0.weight", "layers.1.weight", "norms.0.weight", "norms.0.bias"}
+    assert [tuple(layer.weight.shape) for layer in head.layers] == [(8, 4), (4, 8)]
 
 
 def test_mixed_precision():
@@ -87,3 +90,25 @@ def test_mixed_precision():
 def test_one_row_has_no_variance():
     with pytest.raises(CseError, match="no variance"):
         fitted(3)(torch.ones(1, 3), ())
+
+
+def test_scd_s_projector():
+    """Its own layers: a bias in the first, none in the others, nothing behind the last; each view by itself."""
+    torch.manual_seed(0)
+    head = BatchNormRelu(together=[], widths=[6, 7, 5], normalise_last=False)
+    assert head.fit(4, WidthOnly(4)) == 5
+    with_large_weights(head.double())
+    theirs = nn.Sequential(
+        nn.Linear(4, 6),
+        nn.BatchNorm1d(6),
+        nn.ReLU(),
+        nn.Linear(6, 7, bias=False),
+        nn.BatchNorm1d(7),
+        nn.ReLU(),
+        nn.Linear(7, 5, bias=False),
+    ).double()
+    nn.init.normal_(theirs[0].bias)
+    for place, layer in enumerate(head.layers):
+        theirs[3 * place].weight = layer.weight
+    pooled = draw(2, 10, 4).double()
+    torch.testing.assert_close(head(pooled, GROUPS), torch.cat([theirs(pooled[:5]), theirs(pooled[5:])]))

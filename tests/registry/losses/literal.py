@@ -74,3 +74,56 @@ def binary_cross_entropy(rows, columns):
             p = math.exp(logit) / below
             total -= math.log(p) if right else math.log(1 - p)
     return total / (len(rows) * columns)
+
+
+def softmax_of_cosines(left, right, tau):
+    """Return, row by row, the shares of e^(cosine/tau) of each row of `left` with every row of `right`."""
+    rows = [[math.exp(cosine(a, b) / tau) for b in right.tolist()] for a in left.tolist()]
+    return [[cell / sum(row) for cell in row] for row in rows]
+
+
+def ranking_distillation(form, anchor, positive, teachers, tau, teacher_tau, mix, diagonal=False):
+    """Return RankCSE's second loss, list by list and place by place; the mean over a list's places for "list_mle"."""
+    n, total = len(anchor), 0.0
+    shares = [1.0] if len(teachers) == 1 else [mix, 1 - mix]
+    for i, h in enumerate(anchor.tolist()):
+        others = [j for j in range(n) if diagonal or j != i]
+        scores = {j: cosine(h, positive[j].tolist()) / tau for j in others}
+        wanted = {
+            j: sum(share * cosine(t[i].tolist(), t[j].tolist()) for share, t in zip(shares, teachers, strict=True))
+            for j in others
+        }
+        if form == "list_net":
+            below = sum(math.exp(w / teacher_tau) for w in wanted.values())
+            choice = math.log(sum(math.exp(s) for s in scores.values()))
+            total -= sum(math.exp(wanted[j] / teacher_tau) / below * (scores[j] - choice) for j in others) / n
+        else:
+            order = sorted(others, key=lambda j: -wanted[j])
+            for place, j in enumerate(order):
+                left = math.log(sum(math.exp(scores[k]) for k in order[place:]))
+                total += (left - scores[j]) / len(order) / n
+    return total
+
+
+def mixtures(kind, anchor, positive, share, tau, normalise=True, off="out"):
+    """Return, row by row, the logits that MixCSE adds to InfoNCE's."""
+    n = len(anchor)
+
+    def scaled(row):
+        return [x / math.hypot(*row) for x in row] if normalise else row
+
+    def mixed(rows, i):
+        pair = zip(scaled(rows[i]), scaled(rows[(i + 1) % n]), strict=True)
+        return [share * own + (1 - share) * other for own, other in pair]
+
+    if kind == "own":
+        return [[cosine(anchor[i], mixed(positive, i)) / tau] for i in range(n)]
+    silent = [0.0] if off == "zero" else []
+    made = []
+    for i in range(n):
+        row = []
+        for j in range(n):
+            row += silent if (j + 1) % n == i else [cosine(anchor[i], mixed(positive, j)) / tau]
+            row += silent if (i + 1) % n == j else [cosine(mixed(anchor, i), positive[j]) / tau]
+        made.append(row)
+    return made

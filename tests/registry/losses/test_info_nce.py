@@ -71,6 +71,42 @@ def test_gradient_is_exact(k):
     assert torch.autograd.gradcheck(lambda a, p, h: loss(a, p, negatives, h), inputs)
 
 
+@pytest.mark.parametrize(("n", "k"), [(1, 0), (2, 3), (6, 0)])
+def test_the_positive_may_repel_hard_negatives_too(n, k):
+    """Each row's sum has the exponentials of its positive's cosines with every hard negative."""
+    anchor, positive, hard, negatives = draw(n, 6, k, seed=n)
+    tau, weight = 0.2, 0.7
+    total = 0.0
+    for i, (h, plus) in enumerate(zip(anchor.tolist(), positive.tolist(), strict=True)):
+        below = sum(math.exp(slow.cosine(h, other) / tau) for other in positive.tolist())
+        for query in (h, plus):
+            for j, other in enumerate(hard.tolist()):
+                below += math.exp(slow.cosine(query, other) / tau + (weight if i == j else 0.0))
+        for entry, log_weight in zip(negatives.vectors.tolist(), negatives.log_weights.tolist(), strict=True):
+            below += math.exp(log_weight + slow.cosine(h, entry) / tau)
+        total -= slow.cosine(h, plus) / tau - math.log(below)
+    loss = InfoNCE(tau, hard_weight=weight, positive_repels=True)
+    assert loss(anchor, positive, negatives, hard).item() == pytest.approx(total / n, abs=1e-12)
+    inputs = [t.requires_grad_() for t in (anchor, positive, hard)]
+    assert torch.autograd.gradcheck(lambda a, p, h: loss(a, p, negatives, h), inputs)
+
+
+def test_repelling_without_other_sentences_leaves_both_own_hard_negatives():
+    anchor, positive, hard, negatives = draw(3, 6, 0)
+    total = 0.0
+    for h, plus, minus in zip(anchor.tolist(), positive.tolist(), hard.tolist(), strict=True):
+        logits = [slow.cosine(h, plus) / 0.2, slow.cosine(h, minus) / 0.2, slow.cosine(plus, minus) / 0.2]
+        total -= logits[0] - math.log(sum(map(math.exp, logits)))
+    found = InfoNCE(0.2, in_batch=False, positive_repels=True)(anchor, positive, negatives, hard).item()
+    assert found == pytest.approx(total / 3, abs=1e-12)
+
+
+def test_repelling_nothing_is_refused():
+    anchor, positive, _, negatives = draw(3, 6, 0)
+    with pytest.raises(CseError, match="there are no hard negatives"):
+        InfoNCE(positive_repels=True)(anchor, positive, negatives)
+
+
 def test_sum_is_n_times_mean():
     anchor, positive, _, negatives = draw(6, 5, 3)
     mean, total = (InfoNCE(reduction=r)(anchor, positive, negatives).item() for r in ("mean", "sum"))
@@ -288,3 +324,35 @@ def test_dclr_as_released():
     expected = -(right * p.log() + (1 - right) * (1 - p).log()).mean()
     loss = InfoNCE(tau, false_negative=phi, weight_on="logit", form="bce_softmax")
     assert loss(anchor, positive, noise, None, reference).item() == pytest.approx(expected.item(), rel=1e-9)
+
+
+@pytest.mark.parametrize("degrees", [10.0, 60.0])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_an_angular_margin_turns_the_positives_alone(n, degrees):
+    anchor, positive, hard, _, negatives = slow.draw(n, 3, seed=n)
+    margin, tau = math.radians(degrees), 0.3
+
+    def turned(c):
+        angle = math.acos(c)
+        return math.cos(angle + margin) / tau if angle < math.pi - margin else (c + math.cos(margin) - 1) / tau
+
+    rows = slow.cells(turned, lambda c: c / tau, (anchor, positive), negatives, hard, hard_weight=0.0)
+    loss = InfoNCE(tau, degrees)
+    assert loss(anchor, positive, negatives, hard).item() == pytest.approx(slow.cross_entropy(rows), abs=1e-9)
+    loss_of = lambda a, p: loss(a, p, negatives, hard)  # noqa: E731
+    assert torch.autograd.gradcheck(loss_of, (anchor.requires_grad_(), positive.requires_grad_()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_angular_margin_at_no_angle_and_at_the_largest(dtype):
+    """cos(0 + m) = cos m, with a finite gradient; from π − m on it goes on falling."""
+    angles = torch.tensor([0.0, 0.5, 2.0, math.radians(169), math.radians(171), math.pi], dtype=dtype)
+    cosines = angles.cos().requires_grad_()
+    logits = InfoNCE(1.0, 10.0).logits(torch.diag(cosines)).diagonal()
+    expected = [math.cos(a + math.radians(10)) for a in angles.tolist()[:4]]
+    expected += [math.cos(a) + math.cos(math.radians(10)) - 1 for a in angles.tolist()[4:]]
+    assert logits.tolist() == pytest.approx(expected, abs=1e-6)
+    assert sorted(logits.tolist(), reverse=True) == logits.tolist()
+    (gradient,) = torch.autograd.grad(logits.sum(), cosines)
+    assert gradient.isfinite().all()
+    assert (gradient > 0).all()

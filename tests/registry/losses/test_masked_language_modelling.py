@@ -4,9 +4,11 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from registry import LOSSES
+from registry.augmenters.mask_tokens import MaskTokens
+from registry.encoders.auto_model import AutoModelEncoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError, MissingError
 from registry.losses import masked_language_modelling as module
@@ -14,7 +16,15 @@ from registry.losses.masked_language_modelling import LanguageHead, MaskedLangua
 from registry.models import load_language_model
 from registry.tokens import Encoded, Tokens
 from tests.fakes import FakeEncoder
-from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta, with_prediction_head
+from tests.tiny import (
+    sentences,
+    tiny_albert,
+    tiny_bert,
+    tiny_gpt2,
+    tiny_llama,
+    tiny_roberta,
+    with_prediction_head,
+)
 
 
 def encoder_of(folder, **params):
@@ -80,7 +90,7 @@ def bare(head, words):
     loss = MaskedLanguageModelling.__new__(MaskedLanguageModelling)
     nn.Module.__init__(loss)
     embedding = nn.Embedding.from_pretrained(words)
-    loss._words, loss.decoder, loss.head = (embedding,), None, head
+    loss._words, loss.decoder, loss.head, loss.shift = (embedding,), None, head, 0
     return loss
 
 
@@ -238,3 +248,60 @@ def test_the_recipes_names_build_it(tmp_path):
     loss = entry.build({"tied": False}, {"online": encoder})
     assert [(i.name, i.optional) for i in entry.inputs] == [("masked", False), ("masked_again", True)]
     assert loss.decoder is not None
+
+
+def masked_decoder_view(encoder, rate=0.4):
+    """Return a view with some tokens behind "_", which the decoder encodes."""
+    augmenter = MaskTokens(rate=rate, token="_")
+    augmenter.bind(encoder)
+    torch.manual_seed(0)
+    tokens = augmenter.on_tokens(encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(6), 32)), None)
+    assert (tokens.ids == encoder.vocabulary.id_of("_")).any()
+    return encoder.encode(tokens, encoder.embed(tokens))
+
+
+def causal_model(folder, tied):
+    """Save a random decoder with its prediction head, whose matrix is its input embedding or another one."""
+    model = AutoModelForCausalLM.from_pretrained(folder, tie_word_embeddings=tied)
+    torch.manual_seed(5)
+    if not tied:
+        nn.init.normal_(model.get_output_embeddings().weight)
+    model.save_pretrained(folder)
+    return model.eval()
+
+
+@pytest.mark.parametrize("attention", ["causal", "bidirectional"])
+@pytest.mark.parametrize(("make", "tied"), [(tiny_llama, False), (tiny_llama, True), (tiny_gpt2, True)])
+def test_shifted_by_one_it_is_transformers_next_token_loss_at_the_hidden_places(tmp_path, make, tied, attention):
+    folder = make(tmp_path)
+    model = causal_model(folder, tied)
+    encoder = AutoModelEncoder(str(folder), attention=attention).eval()
+    view = masked_decoder_view(encoder)
+    loss = MaskedLanguageModelling(encoder, initial="checkpoint", shift=1)
+    assert (loss.decoder is None) is tied
+    mask = view.tokens.mask
+    if attention == "bidirectional":  # padding alone is hidden
+        hidden = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1) == 0
+        mask = torch.zeros(hidden.shape).masked_fill(hidden, torch.finfo(torch.float32).min)
+    expected = model(input_ids=view.tokens.ids, attention_mask=mask, labels=view.tokens.targets).loss
+    assert loss(view).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_decoder_without_head_predicts_with_its_words(tmp_path):
+    encoder = AutoModelEncoder(str(tiny_llama(tmp_path)))
+    loss = MaskedLanguageModelling(encoder, shift=1)
+    assert loss.decoder is None
+    assert "has no prediction head" in loss.notices()[0]
+    loss(masked_decoder_view(encoder)).backward()
+    assert encoder.backbone.get_input_embeddings().weight.grad.abs().sum(dim=1).gt(0).all()
+    with pytest.raises(CseError, match="has no prediction head"):
+        MaskedLanguageModelling(encoder, initial="checkpoint", shift=1)
+
+
+def test_the_first_token_has_no_state_before_it():
+    loss = bare(module.LinearHead(), torch.eye(3))
+    loss.shift = 1
+    states = torch.tensor([[[9.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]])
+    # The third token, hidden, is predicted from the second state; the first, hidden too, from nothing.
+    view = view_of(states, torch.tensor([[2, -100, 1]]))
+    assert loss(view).item() == pytest.approx(math.log(2 + math.e) - 1, abs=1e-6)

@@ -1,4 +1,5 @@
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -148,3 +149,10 @@ def test_served_that_means_nothing_is_refused():
         Fifo("anchor", length=8, served=3)
     with pytest.raises(CseError, match="served = 9, but length = 8"):
         Fifo("anchor", length=8, part="oldest", served=9)
+
+
+@pytest.mark.parametrize("length", [10**12, 10**8])
+def test_memory_that_is_not_there_is_not_asked_for(length, monkeypatch):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=2 * 2**30))
+    with pytest.raises(CseError, match=rf"queue: length = {length:,} would need .* GB, and this machine has 2 GB"):
+        Fifo("anchor", length=length).bind(SimpleNamespace(dim=768))

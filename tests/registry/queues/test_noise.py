@@ -81,6 +81,13 @@ def test_matches_the_slow_ascent(n, times, count, steps, rate):
     torch.testing.assert_close(held.vectors.double(), expected, atol=2e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_fixed_count_whatever_the_batch_and_nothing_moved(n):
+    held = served(step_of(n), count=7, times=100.0, steps=0)
+    rows = [[x / math.hypot(*row) for x in row] for row in drawn(7, 6).tolist()]
+    assert held.vectors.flatten().tolist() == pytest.approx([x for row in rows for x in row], abs=1e-6)
+
+
 def test_climbing_raises_the_loss():
     step = step_of(n=8, dim=10)
     values = [

@@ -1,0 +1,83 @@
+"""What each part of a grid adds: the cells with it against the same cells with the first one, seed by seed.
+
+    python -m benchmarks.part_effects STUDY PATH ...
+
+A path such as losses.info_nce.name or queue.name tells the parts of one place apart; that of the study's first cell is
+what the others are compared with, and every combination is a cell. A seed's effect is the mean over the combinations of
+the other places, so that seeds, not cells, are the sample; p is that of the paired t-test in one planned look,
+corrected for all effects by Holm's procedure, from three seeds on. Needs the study's runs in the tracking store; prints
+Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from cse_cli.core.formatting import interval, p_value, signed
+from cse_cli.core.multiple import correct_together
+from cse_cli.core.results import metric_value
+from cse_cli.core.stats import FIRST_LOOK, Paired, compare_paired
+from cse_cli.recipe.cells import cells
+from cse_cli.recipe.paths import setting
+from cse_cli.recipe.study import load_study
+from cse_cli.runs.study import finished_runs
+
+Scores = Mapping[tuple[str, ...], Mapping[int, float]]
+"""Part at each place → seed → score; the first is what the others are compared with."""
+NONE = "none"
+
+
+def effects(scores: Scores) -> dict[tuple[int, str], Paired]:
+    """Return (place, part) → its effect over the seeds that every cell has; p-values are corrected together."""
+    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in scores.values())))
+    first, found = next(iter(scores)), {}
+    for place, own in enumerate(first):
+        for part in dict.fromkeys(cell[place] for cell in scores if cell[place] != own):
+            pairs = [
+                (by_seed, scores[*cell[:place], part, *cell[place + 1 :]])
+                for cell, by_seed in scores.items()
+                if cell[place] == own
+            ]
+            sides = ([fmean(pair[side][seed] for pair in pairs) for seed in seeds] for side in (0, 1))
+            found[place, part] = compare_paired(seeds, *sides)
+    corrected = correct_together([[effect.p] for effect in found.values()])
+    return {
+        key: effect.model_copy(update={"p_adjusted": p})
+        for (key, effect), (p,) in zip(found.items(), corrected, strict=True)
+    }
+
+
+def read(name: str, paths: Sequence[str]) -> dict[tuple[str, ...], dict[int, float]]:
+    """Return the scores of a study's finished runs."""
+    study = load_study(name)
+    made = cells(study)
+    done = finished_runs((cell.hash, seed) for cell in made for seed in study.seed_list)
+    found: dict[tuple[str, ...], dict[int, float]] = {}
+    for cell in made:
+        parts = tuple(str(setting(cell.load(0).recipe, path) or NONE) for path in paths)
+        runs = [done[cell.hash, seed] for seed in study.seed_list if (cell.hash, seed) in done]
+        values = {run.seed: metric_value(run.scores, study.score or run.select or "") for run in runs}
+        found[parts] = {seed: value for seed, value in values.items() if value is not None}
+    return found
+
+
+def main() -> None:
+    """Print the effects of a study's parts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("study")
+    parser.add_argument("paths", nargs="+")
+    options = parser.parse_args()
+    scores = read(options.study, options.paths)
+    first = next(iter(scores))
+    print("| part | instead of | seeds | effect | 95 % | p |\n| --- | --- | ---: | ---: | --- | ---: |")
+    for (place, part), effect in effects(scores).items():
+        reach = "" if effect.low is None else interval(effect.low, effect.high)
+        tested = effect.p_adjusted is not None and len(effect.seeds) >= FIRST_LOOK
+        p = p_value(effect.p_adjusted) if tested else ""
+        print(f"| {part} | {first[place]} | {len(effect.seeds)} | {signed(effect.difference)} | {reach} | {p} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""A checkpoint whose every attention sees learned keys and values in front of the sentence's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from registry import ENCODERS
+from registry.encoders.blocks import padded_states, run_blocks
+from registry.encoders.export import Layout
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError
+from registry.types import Encoder, Tune
+
+
+@ENCODERS.register("prefixed")
+class PrefixedEncoder(TransformerEncoder):
+    """Encode with a checkpoint whose attentions have P learned keys and values each, in training and evaluation.
+
+    In block k, attention goes to [drop(Pₖ); K] with values [drop(P′ₖ); V], where K and V are those of the sentence's
+    tokens; P, P′ are drawn from N(0, `initial`²) and trained. The prefix takes no positions. With
+    `freeze = ["embeddings", "encoder"]` nothing else of the checkpoint is trained.
+
+    It is computed as P places in front of every row, whose keys and values are replaced in each block and whose states
+    nobody reads: exact, for the work of P more tokens. Rows are not packed, and blocks are not compiled.
+
+    Args:
+        length: P.
+        initial: Standard deviation of the prefix at first.
+
+    Shapes: as for `transformer`; P, P′ (blocks, P, D).
+
+    Source: PromCSE (Jiang et al. 2022) and its code, which is P-tuning v2's without its inner network. Doubtful and
+    settled in methods/promcse.md: start (PC7, `initial`), padding of averages (PC1), positions (PC4).
+
+    Raises:
+        CseError: The checkpoint's blocks are not built as BERT's are.
+    """
+
+    def __init__(
+        self,
+        length: Annotated[int, Field(ge=1), Tune(2, 32, log=True)] = 16,
+        initial: Annotated[float, Field(gt=0), Tune(0.001, 1.0, log=True)] = 0.02,
+        **shared: Any,
+    ) -> None:
+        super().__init__(**shared)
+        blocks = getattr(self.backbone.encoder, "layer", ())
+        attentions: list[Any] = [getattr(getattr(block, "attention", None), "self", None) for block in blocks]
+        if not attentions or not all(hasattr(one, "key") and hasattr(one, "value") for one in attentions):
+            raise CseError(
+                f"prefixed: the blocks of {type(self.backbone).__name__} have no keys and values of their own",
+                "use a BERT, RoBERTa, XLM-R or ELECTRA checkpoint",
+            )
+        self.length = length
+        self.prefix = nn.Parameter(initial * torch.randn(len(attentions), 2, length, self.dim))
+        self.prefix_dropout = nn.Dropout(self.dropout.p)
+        for number, attention in enumerate(attentions):
+            for place, made in enumerate((attention.key, attention.value)):
+                made.register_forward_hook(partial(self._in_front, number, place))
+        self.train()
+
+    def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:  # noqa: ARG002 - the hook's form
+        """Note what training reads from `encode`; the first token's states alone are no less work here."""
+        super().expect(hidden_read=True, rows_at_once=rows_at_once)
+
+    def keep_attentions(self, blocks: Sequence[int]) -> None:
+        """Refuse: a token's weights are shared between prefix and sentence."""
+        Encoder.keep_attentions(self, blocks)
+
+    def block_states(self, vectors: Tensor, mask: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
+        """Return the states of the sentence's tokens."""
+        given = *self._with_places(vectors, mask), every, self.rows_at_once, heads
+        return self._without_places(run_blocks(self.backbone, *given, packed=False))
+
+    def exact_states(self, vectors: Tensor, mask: Tensor, every: bool) -> list[Tensor]:
+        """Return the same for evaluation."""
+        return self._without_places(padded_states(self.backbone, *self._with_places(vectors, mask), every))
+
+    def layout(self, max_length: int) -> Layout:
+        """Return how the exported model makes a sentence vector."""
+        return replace(super().layout(max_length), prefix=self.prefix)
+
+    def _in_front(self, number: int, place: int, _: nn.Module, __: Any, made: Tensor) -> Tensor:
+        """Return keys or values (B, P + L, D) with the prefix's own in the first P places."""
+        own = self.prefix[number, place].to(made.dtype).expand(len(made), -1, -1)
+        return torch.cat([self.prefix_dropout(own), made[:, self.length :]], dim=1)
+
+    def _with_places(self, vectors: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        rows = len(mask)
+        empty, seen = vectors.new_zeros(rows, self.length, vectors.shape[2]), mask.new_ones(rows, self.length)
+        return torch.cat([empty, vectors], dim=1), torch.cat([seen, mask], dim=1)
+
+    def _without_places(self, states: Sequence[Tensor]) -> list[Tensor]:
+        return [state[:, self.length :] for state in states]

@@ -1,0 +1,102 @@
+"""miCSE's regulariser: the attention weights of two views carry the same information."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from registry import LOSSES
+from registry.distributed import sum_devices, world_size
+from registry.errors import CseError
+from registry.tokens import Encoded
+from registry.types import Loss, Tune
+
+Block = Annotated[int, Field(ge=0)]
+CLOSEST = 1e-6
+"""Least 1 − ρ²: views whose weights agree have an infinite logarithm, and nothing left to learn."""
+
+
+@LOSSES.register("attention_information")
+class AttentionInformation(Loss):
+    """Raise the mutual information between the attention weights that two views of a sentence have in the same places.
+
+    ℓ = −mean over blocks k, heads h and sentences i of  (qₖₕᵢ² + 10⁻⁶) · Iₖₕᵢ,   I = −½ log(1 − ρ²),
+    the information between two jointly normal variables. ρ is the correlation of log a and log a′, the weights of the
+    two views, over `samples` places (query, key) drawn at random among those where both are above 0; q is the share of
+    such places among all. Weights that dropout set to 0 are left out like those of padding; what it multiplies the
+    others by does not change ρ. Gradient goes into both views. 1 − ρ² counts as 10⁻⁶ at least.
+
+    The encoder keeps B·H·L² numbers for each block and view, and runs its blocks padded and uncompiled.
+
+    Args:
+        layers: k, the blocks read, counted from 0.
+        samples: Places drawn.
+        padding: Whether tokens of padding count as queries, which have weights too; left out is no.
+        fewer: What a sentence with fewer than `samples` places does: take "all" of them, or not count ("drop").
+
+    Shapes: attentions[k] (B, H, L, L) of both views → a scalar.
+
+    Raises:
+        CseError: The two views differ in length, so that places mean different tokens.
+
+    Source: miCSE (Klein and Nabi 2023) and its code. Settled in methods/micse.md: undefined values (MI1), padding (MI2
+    → `padding`), few places (MI3 → `fewer`), dropout (MI4).
+    """
+
+    reads_hidden = False
+
+    def __init__(
+        self,
+        layers: Annotated[list[Block], Field(min_length=1)] = [7, 8, 9, 10, 11],  # noqa: B006 - a declaration
+        samples: Annotated[int, Field(ge=2), Tune(50, 400, log=True)] = 150,
+        padding: bool | None = None,
+        fewer: Literal["all", "drop"] = "all",
+    ) -> None:
+        super().__init__()
+        self.reads_attentions = sorted(set(layers))
+        self.samples, self.padding, self.fewer = samples, bool(padding), fewer
+
+    def forward(self, anchor: Encoded, positive: Encoded) -> Tensor:
+        """Return this device's share of the loss: the mean over devices is the loss of the whole batch."""
+        if anchor.tokens.length != positive.tokens.length:
+            raise CseError(
+                f"attention_information: the views are {anchor.tokens.length} and {positive.tokens.length} tokens long",
+                "compare views that have the same tokens, such as one that changes nothing",
+            )
+        first, second = (
+            torch.stack([view.attentions[block] for block in self.reads_attentions]) for view in (anchor, positive)
+        )
+        places = self._counted(anchor) & self._counted(positive)  # (B, L, L)
+        shared = ((first > 0) & (second > 0) & places.unsqueeze(1)).flatten(-2)  # (K, B, H, L²)
+        found = shared.sum(-1)
+        share = found.to(first.dtype) / places.flatten(-2).sum(-1).unsqueeze(1)
+        value = (share.square() + 1e-6) * self._information(first.flatten(-2), second.flatten(-2), shared)
+        if self.fewer == "all":
+            return -value.mean()
+        kept = (found >= self.samples).to(value.dtype)
+        return -(value * kept).sum() / (sum_devices(kept.sum()) / world_size()).clamp(min=1)
+
+    def _counted(self, view: Encoded) -> Tensor:
+        """Return (B, L, L) whether a query and a key may be drawn."""
+        real = view.tokens.mask.bool()
+        both = real.unsqueeze(2) & real.unsqueeze(1)
+        return torch.ones_like(both) if self.padding else both
+
+    def _information(self, first: Tensor, second: Tensor, shared: Tensor) -> Tensor:
+        """Return (K, B, H): I of weights (K, B, H, L²) at places drawn among the shared ones."""
+        keys = torch.rand(shared.shape, device=shared.device).masked_fill(~shared, -1)
+        order, chosen = keys.topk(min(self.samples, keys.shape[-1]), dim=-1)
+        drawn = order >= 0
+        here, there = (_centred(weights.gather(-1, chosen), drawn) for weights in (first, second))
+        spread = here.square().sum(-1) * there.square().sum(-1)
+        squared = (here * there).sum(-1).square() / spread.clamp(min=torch.finfo(spread.dtype).tiny)
+        return -0.5 * (1 - squared).clamp(min=CLOSEST).log()
+
+
+def _centred(weights: Tensor, drawn: Tensor) -> Tensor:
+    """Return (…, n) logarithms of the weights drawn, less their mean; 0 for the others."""
+    logs = weights.masked_fill(~drawn, 1).log()
+    return (logs - logs.sum(-1, keepdim=True) / drawn.sum(-1, keepdim=True).clamp(min=1)).masked_fill(~drawn, 0)

@@ -1,0 +1,167 @@
+"""LLM2Vec's two steps and prompts for decoders, through the command line on a tiny random model."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+from cse_cli.data.batches import Batches
+from cse_cli.data.sources import open_text
+from cse_cli.recipe.load import load
+from cse_cli.training.build import resolve
+from cse_cli.training.step import StepState
+from registry.encoders.auto_model import AutoModelEncoder
+from registry.encoders.saved import open_encoder
+from registry.errors import CseError
+from tests.cse_cli.runs.running import cse
+from tests.shrunken import pairs
+from tests.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt, with_prediction_head
+
+pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+
+
+def run(recipe, parts, *more, capsys):
+    """Run a recipe on a CPU."""
+    changed, dropped = parts.options(load(recipe).recipe)
+    options = [option for each in [*changed, *more] for option in ("--set", each)]
+    options += [option for each in dropped for option in ("--unset", each)]
+    code, _, err = cse("run", recipe, *options, "--device", "cpu", capsys=capsys)
+    assert code == 0, err
+
+
+def model_of(home: Path) -> Path:
+    """Return the model of the newest run."""
+    return max(home.glob("runs/*/model"), key=lambda folder: folder.stat().st_mtime_ns)
+
+
+def test_llm2vecs_two_steps_through_the_command_line(parts, home, tmp_path, capsys):
+    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
+    decoder = with_prediction_head(tiny_llama(tmp_path))
+    first = f"encoders.online.model={decoder}"
+    run("llm2vec_mntp_en", parts, first, "train.steps=6", "train.learning_rate=1e-2", capsys=capsys)
+    adapted = model_of(home)
+    before, after = (load_file(folder / "model.safetensors") for folder in (decoder, adapted))
+    assert not any("lora" in name for name in after)  # merged into the weights
+    assert any((before[f"model.{name}"] != value).any() for name, value in after.items() if "proj" in name)
+    assert AutoModelEncoder(str(adapted)).attention == "bidirectional"
+
+    second = f"encoders.online.model={adapted}"
+    more = (second, "train.steps=6", "train.precision=bf16", "train.learning_rate=1e-2")
+    run("llm2vec_simcse_en", parts, *more, capsys=capsys)
+    trained = model_of(home)
+    assert trained != adapted
+    encoder, _ = open_encoder(str(trained))
+    assert (encoder.attention, encoder.eval_pooling) == ("bidirectional", "mean")
+    again = load_file(trained / "model.safetensors")
+    assert any((after[name] != value).any() for name, value in again.items())
+    code, out, _ = cse("evaluate", str(trained), "--tasks", "graded_pairs", "--device", "cpu", "--json", capsys=capsys)
+    (scored,) = json.loads(out)["models"]
+    assert code == 0
+    assert scored["pooling"] == "mean"
+
+
+def first_step(name, parts, *more):
+    """Return the first step of a recipe without dropout, in double precision, and its loss."""
+    changed, dropped = parts.options(load(name).recipe)
+    made = resolve(load(name, [*changed, "encoders.online.lora_dropout=0.0", *more], dropped).recipe, 5)
+    made.method.double().train()
+    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 64, 5)
+    step = StepState(made.method, batches.batch(0), 0, 3, torch.Generator().manual_seed(0))
+    return step, made.method.objective(made.method(step)).item()
+
+
+def padding_alone(mask):
+    """Return the mask (B, 1, L, L) that hides padding from everywhere and nothing else, to be added."""
+    hidden = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1) == 0
+    return torch.zeros(hidden.shape, dtype=torch.float64).masked_fill(hidden, torch.finfo(torch.float64).min)
+
+
+def test_the_first_step_of_masked_next_token_prediction(parts):
+    """transformers' own next-token loss, where it is asked for at the hidden places alone."""
+    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
+    torch.manual_seed(1)
+    step, loss = first_step("llm2vec_mntp_en", parts, "views.masked.augment.0.rate=0.5")
+    tokens = step.views["masked"].tokens
+    assert (tokens.targets >= 0).sum() > 4
+    model = AutoModelForCausalLM.from_pretrained(parts.decoder, attn_implementation="eager").double().eval()
+    mask = padding_alone(tokens.mask)
+    with torch.no_grad():
+        scores = model(input_ids=tokens.ids, attention_mask=mask).logits.log_softmax(-1)
+    values = [
+        -scores[row, place - 1, target].item()
+        for row, targets in enumerate(tokens.targets.tolist())
+        for place, target in enumerate(targets)
+        if target >= 0 and place > 0
+    ]
+    assert loss == pytest.approx(sum(values) / len(values), rel=1e-6)
+
+
+def test_the_first_step_of_simcse(parts):
+    """Means of the states of all tokens, all of which see each other, and cosines over 0.05, one by one."""
+    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
+    step, loss = first_step("llm2vec_simcse_en", parts, "encoders.online.attention_dropout=0.0")
+    tokens = step.batch["anchor"]
+    model = AutoModel.from_pretrained(parts.decoder, attn_implementation="eager").double().eval()
+    with torch.no_grad():
+        states = model(tokens.ids, attention_mask=padding_alone(tokens.mask)).last_hidden_state
+    vectors = [row[real == 1].mean(0) for row, real in zip(states, tokens.mask, strict=True)]
+    total = 0.0
+    for i, anchor in enumerate(vectors):
+        scores = [float(torch.cosine_similarity(anchor, other, dim=0)) / 0.05 for other in vectors]
+        total += math.log(sum(map(math.exp, scores))) - scores[i]
+    assert loss == pytest.approx(total / len(vectors), abs=1e-6)
+
+
+def spearman(left, right):
+    ranks = [torch.tensor(values).argsort().argsort().double() for values in (left, right)]
+    return float(torch.corrcoef(torch.stack(ranks))[0, 1])
+
+
+@pytest.mark.parametrize("make", [tiny_llama, tiny_gpt2, tiny_opt, tiny_modernbert])
+def test_a_plain_directory_is_evaluated(make, tmp_path, capsys):
+    """By transformers alone: the last token's state of a decoder, the first one's of an encoder, one by one."""
+    folder = make(tmp_path)
+    code, out, _ = cse("evaluate", str(folder), "--tasks", "graded_pairs", "--device", "cpu", "--json", capsys=capsys)
+    (scored,) = json.loads(out)["models"]
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    place = 0 if make is tiny_modernbert else -1
+
+    def vector(text):
+        with torch.no_grad():
+            return model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, place]
+
+    found = pairs("graded_pairs", "test")
+    cosines = [float(torch.cosine_similarity(vector(p.first), vector(p.second), dim=0)) for p in found]
+    expected = 100 * spearman(cosines, [pair.score for pair in found])
+    assert code == 0
+    assert scored["pooling"] == ("cls" if place == 0 else "last")
+    assert scored["scores"]["graded_pairs"]["spearman"] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["prompteol_en", "pretended_cot_en", "knowledge_enhancement_en", "metaeol_en", "echo_en", "token_prepending_en"],
+)
+def test_recipes_without_training_score(name, parts, home, capsys):
+    """What they save makes the same vectors."""
+    loaded = load(name).recipe
+    run(name, parts, capsys=capsys)
+    again, _ = open_encoder(str(model_of(home)))
+    values = {**loaded.encoders["online"].params, "model": str(parts.decoder)}
+    plain = AutoModelEncoder(**values)
+    texts = sentences(4)
+    tokens = plain.vocabulary.pad(plain.vocabulary.ids(texts, 32))
+    torch.testing.assert_close(again.represent(tokens), plain.represent(tokens), rtol=0, atol=0)
+
+
+def test_a_decoder_without_dropout_layers_refuses_a_rate_of_a_view(tmp_path):
+    encoder = f'encoders.online={{ name = "auto_model", model = "{tiny_llama(tmp_path)}" }}'
+    recipe = load("mini/simcse_en", [encoder, "views.positive.dropout=0.2"], ["encoders.online"]).recipe
+    with pytest.raises(CseError, match=r"views\.positive\.dropout = 0\.2, but encoder 'online' has no dropout layer"):
+        resolve(recipe, seed=0)

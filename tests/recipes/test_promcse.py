@@ -1,0 +1,51 @@
+"""PromCSE as its recipes put it together: the authors' values, what is trained, the first step's loss."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cse_cli.recipe.load import load
+from tests.recipes.first_step import experiment, headed, info_nce, step_of
+from tests.registry.encoders.test_prefixed import by_hand
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("promcse_en", (16, 256, 3e-2, None)),
+        ("promcse_en_large", (10, 256, 3e-2, None)),
+        ("promcse_en_roberta", (14, 64, 3e-2, 0.1)),
+        ("promcse_en_roberta_large", (10, 64, 1e-2, 0.1)),
+    ],
+)
+def test_the_authors_settings(name, values):
+    """The README and `run_unsup_example.sh`."""
+    recipe = load(name).recipe
+    encoder, train, language = recipe.encoders["online"], recipe.train, recipe.losses.get("masked_language_modelling")
+    found = (encoder.params["length"], train.batch_size, train.learning_rate, language and language.weight)
+    assert found == values
+    assert (encoder.params["pooling"], encoder.params["head_at_eval"], list(encoder.heads)) == ("cls", False, ["mlp"])
+    assert encoder.params["freeze"] == ["embeddings", "encoder"]
+    assert (train.epochs, train.evaluate_every, recipe.data.max_length) == (1, 125, 32)
+    assert recipe.losses["info_nce"].params["temperature"] == 0.05
+
+
+def test_the_first_step_by_hand(parts):
+    """Without any dropout both views are one."""
+    made = experiment(parts, "promcse_en", "encoders.online.initial=0.5")
+    step = step_of(made)
+    tokens = step.batch["anchor"]
+    with torch.no_grad():
+        rows = [
+            by_hand(made.scored, ids[mask == 1].tolist())[0] for ids, mask in zip(tokens.ids, tokens.mask, strict=True)
+        ]
+    vectors = headed(made, torch.stack(rows))
+    assert made.method.objective(made.method(step)).item() == pytest.approx(info_nce(vectors, vectors, 0.05), abs=1e-9)
+
+
+def test_only_prefix_and_head_are_trained(parts):
+    made = experiment(parts, "promcse_en")
+    trained = {name for name, weights in made.method.named_parameters() if weights.requires_grad}
+    own = "encoders.online"
+    assert trained == {f"{own}.prefix", f"{own}.heads.mlp.linear.weight", f"{own}.heads.mlp.linear.bias"}

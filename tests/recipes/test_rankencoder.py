@@ -1,0 +1,53 @@
+"""RankEncoder as its recipes put it together: which values, and the losses of a first step."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+
+import pytest
+from scipy.stats import spearmanr
+
+from cse_cli.recipe.load import load
+from registry import catalogue
+from tests.recipes.first_step import experiment, layers_of, step_of
+from tests.registry.losses.literal import cosine
+
+
+def test_the_authors_settings():
+    recipe = load("rankencoder_en").recipe
+    train, loss, ranked = recipe.train, recipe.losses["neighbour_ranks"], recipe.encoders["ranked"].params
+    assert (train.batch_size, train.learning_rate, train.evaluate_every, train.seed) == (64, 3e-5, 125, 61507)
+    assert (loss.weight, loss.params["low"], loss.params["high"], loss.params["limit"]) == (0.05, 0.5, 0.9999, 10000)
+    assert (ranked["share"], ranked["limit"]) == (0.9, 10000)
+    assert loss.params["dataset"] == ranked["fit_on"] == "wiki1m"
+    assert recipe.evaluators["avg_dev"].params["datasets"] == ["stsb", "sickr"]
+    assert recipe.evaluate.encoder == "ranked"
+
+
+@pytest.mark.parametrize("name", ["rankencoder_en", "mini/rankencoder_en"])
+def test_the_first_step_by_hand(parts, name):
+    low, high = 0.0, 0.9999
+    made = experiment(parts, name, f"losses.neighbour_ranks.low={low}")
+    step = step_of(made)
+    losses = made.method(step)
+    place = -1 if name.startswith("mini/") else None
+    vocabulary = made.method.encoder("base").vocabulary
+    texts = [row["text"] for row in islice(catalogue.open_text("graded_pairs", "train"), 30)]
+
+    def finished(tokens):
+        cls, means = layers_of(parts, tokens)
+        return (cls if place is None else means[:, place]).tolist()
+
+    corpus = finished(vocabulary.pad(vocabulary.ids(texts, 64)))
+    orders = [[cosine(e, c) for c in corpus] for e in finished(step.batch["reference"])]
+    rows = step.views["anchor"].sentence.tolist()  # no dropout: both views are alike
+    contrast, errors = 0.0, []
+    for i, a in enumerate(rows):
+        contrast += (math.log(sum(math.exp(cosine(a, b) / 0.05) for b in rows)) - 1 / 0.05) / len(rows)
+        for j, b in enumerate(rows):
+            r = 1.0 if i == j else spearmanr(orders[i], orders[j]).statistic
+            errors += [(cosine(a, b) - r) ** 2] if low <= r <= high else []
+    assert losses["info_nce"].item() == pytest.approx(contrast, abs=1e-6)
+    assert 0 < len(errors) < 16
+    assert losses["neighbour_ranks"].item() == pytest.approx(sum(errors) / len(errors), abs=1e-6)

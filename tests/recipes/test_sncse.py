@@ -1,0 +1,79 @@
+"""SNCSE as its recipes put it together: the authors' values, what a step sees, the first step's loss."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cse_cli.recipe.load import load
+from registry.augmenters.negate import Negate
+from registry.vocabulary import HubVocabulary
+from tests.recipes.first_step import experiment, headed, info_nce, states_in_templates, step_of
+from tests.registry.losses.literal import cosine
+
+OTHER = 'views.{}.template="the {{text}} sees {{mask}} ."'
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("sncse_en", (256, 1e-5, 1e-3)),
+        ("sncse_en_large", (128, 5e-6, 1e-3)),
+        ("sncse_en_roberta", (256, 1e-5, 5e-4)),
+        ("sncse_en_roberta_large", (128, 5e-6, 5e-4)),
+    ],
+)
+def test_the_authors_settings(name, values):
+    """`train_SNCSE.sh` and `models.py`."""
+    recipe = load(name).recipe
+    train, margin = recipe.train, recipe.losses["bidirectional_margin"]
+    assert (train.batch_size, train.learning_rate, margin.weight) == values
+    assert margin.params == {"alpha": 0.1, "beta": 0.3}
+    assert (train.epochs, train.evaluate_every) == (1, 125)
+    views = recipe.views
+    assert recipe.encoders["online"].params["template"] == 'This sentence : " {text} " means {mask} .'
+    assert views["positive"].template == views["soft_negative"].template == 'This sentence of " {text} " means {mask} .'
+    assert [part.name for part in views["soft_negative"].augment] == ["negate"]
+
+
+def test_32_places_leave_22_sub_words():
+    """The authors count the template: 32 − 4 − 4 − 2, of whole words that the tokenizer knows."""
+    recipe = load("sncse_en").recipe
+    template = recipe.encoders["online"].params["template"]
+    vocabulary = HubVocabulary("mini_en", template)
+    tokens = vocabulary.pad(vocabulary.ids([" ".join(["cat"] * 60)], recipe.data.max_length))
+    assert tokens.text is not None
+    assert tokens.text.sum() == 22
+    assert len(template.replace("{text}", "").split()) == 4 + 4
+
+
+def test_the_first_step_by_hand(parts):
+    made = experiment(parts, "sncse_en", OTHER.format("positive"), OTHER.format("soft_negative"))
+    step, mask = step_of(made), made.scored.vocabulary.mask
+    anchor, positive, negated = (
+        headed(made, states_in_templates(parts, step.batch[view], mask))
+        for view in ("anchor", "positive", "soft_negative")
+    )
+    margin = 0.0
+    for h, plus, minus in zip(anchor.tolist(), positive.tolist(), negated.tolist(), strict=True):
+        difference = cosine(h, minus) - cosine(h, plus)
+        margin += max(0.0, difference + 0.1) + max(0.0, -difference - 0.3)
+    expected = info_nce(anchor, positive, 0.05) + 1e-3 * margin / 4
+    assert made.method.objective(made.method(step)).item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_negation_is_what_the_third_view_reads(parts):
+    made = experiment(parts, "sncse_en")
+    batch = step_of(made).batch
+    plan = made.plans["soft_negative"]
+    rows = [
+        row[row_mask == 1].tolist() for row, row_mask in zip(batch["anchor"].ids, batch["anchor"].text, strict=True)
+    ]
+    texts = [plan.vocabulary.decode(row) for row in rows]
+    expected = plan.vocabulary.ids([Negate().negated(text)[0] for text in texts], 64)
+    found = [
+        row[real == 1].tolist()
+        for row, real in zip(batch["soft_negative"].ids, batch["soft_negative"].mask, strict=True)
+    ]
+    assert found == expected
+    assert not torch.equal(batch["soft_negative"].mask.sum(1), batch["positive"].mask.sum(1))

@@ -1,0 +1,44 @@
+"""WhitenedCSE as its recipes put it together: the authors' values, and the loss of a first step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from cse_cli.recipe.load import load
+from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
+from tests.registry.heads.test_group_whitening import literal
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("whitenedcse_en", "bert-base-uncased"), ("whitenedcse_en_large", "bert-large-uncased")],
+)
+def test_the_authors_settings(name, model):
+    recipe = load(name).recipe
+    assert (recipe.train.batch_size, recipe.train.learning_rate, recipe.train.epochs) == (128, 1e-5, 1)
+    assert recipe.encoders["online"].params["model"] == model
+    assert list(recipe.encoders["online"].heads) == ["group_whitening", "mlp"]
+    assert recipe.encoders["online"].heads["group_whitening"].params["groups"] == 128
+    assert [loss.params["temperature"] for loss in recipe.losses.values()] == [0.05, 0.05]
+
+
+@pytest.mark.parametrize("name", ["whitenedcse_en", "mini/whitenedcse_en"])
+def test_the_first_step_by_numpy(parts, name):
+    settings = "encoders.online.heads.group_whitening."
+    made = experiment(parts, name, f"{settings}groups=4", f"{settings}epsilon=0.01")
+    step = step_of(made)
+    cls, means = layers_of(parts, step.batch["anchor"])
+    torch.manual_seed(7)
+    losses = made.method(step)
+    torch.manual_seed(7)
+    pooled = (cls if name == "whitenedcse_en" else means[:, -1]).numpy()
+    orders = [torch.rand(16).argsort().tolist() for _ in range(3)]
+    weight, bias, _ = made.scored.heads["mlp"].dense()
+    weight, bias = weight.detach().numpy(), bias.detach().numpy()
+    white = [np.tanh(literal(pooled, 4, order, 0.01) @ weight.T + bias) for order in orders]
+    anchor, first, second = map(torch.from_numpy, white)
+    expected = {"first": info_nce(anchor, first, 0.05), "second": info_nce(anchor, second, 0.05)}
+    assert {label: value.item() for label, value in losses.items()} == pytest.approx(expected, abs=1e-6)
+    assert made.method.objective(losses).item() == pytest.approx(sum(expected.values()), abs=1e-6)

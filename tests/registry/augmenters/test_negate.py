@@ -1,0 +1,44 @@
+from random import Random
+
+import pytest
+
+from registry.augmenters.negate import Negate
+from registry.tokens import Sample
+
+
+@pytest.mark.parametrize(
+    ("text", "negation", "rule"),
+    [
+        ("A cat is not a dog, not at all.", "A cat is a dog, not at all.", "removed"),
+        ("Not all birds fly.", "all birds fly.", "removed"),
+        ("He says not.", "He says.", "removed"),
+        ("It cannot be seen.", "It can be seen.", "removed"),
+        ("The man who is old left.", "The man who is not old left.", "auxiliary"),
+        ("A cat,  MAY sleep.", "A cat,  MAY not sleep.", "auxiliary"),
+        ("He has already seen it.", "He has not already seen it.", "auxiliary"),
+        ("They do like cats.", "They do not like cats.", "auxiliary"),
+        ("It won't rain.", "It won't not rain.", "auxiliary"),
+        ("He has a dog.", "He does not have a dog.", "verb"),
+        ("She did the work.", "She did not do the work.", "verb"),
+        ("John went home.", "John did not go home.", "verb"),
+        ("His wife married in 1913.", "His wife did not marry in 1913.", "verb"),
+        ("He stops, she sleeps.", "He does not stop, she sleeps.", "verb"),
+        ("We know them.", "We do not know them.", "verb"),
+        ("The used car.", "Not The used car.", "front"),
+        ("United airlines", "Not United airlines", "front"),
+        ("(darts)", "Not (darts)", "front"),
+        ("", "Not ", "front"),
+    ],
+)
+def test_worked_by_hand(text, negation, rule):
+    assert Negate().negated(text) == (negation, rule)
+
+
+def test_only_the_sentence_is_negated_and_the_record_says_how():
+    augmenter = Negate()
+    assert augmenter.report() == {}
+    samples = [Sample("A cat is red.", "It is.", 1, joint=True), Sample("Red"), Sample("Cats"), Sample("It is not.")]
+    made = augmenter.on_text(samples, Random(0))
+    assert made[0] == Sample("A cat is not red.", "It is.", 1, joint=True)
+    assert [sample.text for sample in made[1:]] == ["Not Red", "Not Cats", "It is."]
+    assert augmenter.report() == {"auxiliary": 0.25, "front": 0.5, "removed": 0.25}

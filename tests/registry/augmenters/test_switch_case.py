@@ -1,0 +1,40 @@
+from random import Random
+
+import pytest
+
+from registry.augmenters.switch_case import SwitchCase
+from registry.tokens import Sample
+
+TEXT = "The Cat sat on 9 mats, IN a Row"
+
+
+def switched(text=TEXT, seed=0, **params):
+    return SwitchCase(**params).on_text([Sample(text)], Random(seed))[0].text
+
+
+def test_every_word_by_hand():
+    assert switched(rate=1.0) == "the cat Sat On 9 Mats, iN A row"
+    assert switched(rate=1.0, draw="count") == "the cat Sat On 9 Mats, iN A row"
+    assert switched("Ein  ß \u00e4 ", rate=1.0) == "ein  SS \u00c4 "  # spaces stay; a letter may become two
+
+
+@pytest.mark.parametrize(("rate", "wanted"), [(0.0, 0), (0.01, 1), (0.1, 1), (0.25, 2), (0.5, 4)])
+def test_how_many_are_counted(rate, wanted):
+    words = "one two three four five six seven eight"
+    for seed in range(20):
+        made = switched(words, seed, rate=rate, draw="count").split(" ")
+        assert sum(a != b for a, b in zip(made, words.split(" "), strict=True)) == wanted
+
+
+def test_chance_has_the_rate_and_draws_as_python_does():
+    words = " ".join(["word"] * 2000)
+    changed = sum(word == "Word" for word in switched(words, 3, rate=0.1).split(" "))
+    rng = Random(3)
+    assert changed == sum(rng.random() < 0.1 for _ in range(2000))
+    assert changed == pytest.approx(200, abs=45)
+
+
+def test_both_segments_of_a_pair_and_an_empty_text():
+    (made,) = SwitchCase(1.0).on_text([Sample("A b", pair="c D")], Random(0))
+    assert (made.text, made.pair) == ("a B", "C d")
+    assert switched("", rate=1.0, draw="count") == ""

@@ -1,0 +1,462 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModel, LlamaModel, T5Config, T5Model
+
+from registry.encoders import whole
+from registry.encoders.auto_model import AutoModelEncoder
+from registry.encoders.compiled import prepare
+from registry.encoders.pooling import pool_tokens
+from registry.errors import CseError, MissingError
+from registry.heads.mlp import Mlp
+from registry.losses.info_nce import InfoNCE
+from registry.tokens import Sample, Tokens
+from registry.types import Negatives
+from tests.tiny import _write, sentences, tiny_bert, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt, tiny_roberta
+
+DECODERS = [tiny_llama, tiny_gpt2, tiny_opt]
+MAKERS = [*DECODERS, tiny_modernbert, tiny_bert, tiny_roberta]
+POOLINGS = ["last", "mean", "weighted_mean", "cls"]
+
+
+def build(folder, make, **values):
+    return AutoModelEncoder(str(make(folder)), **values)
+
+
+def tokens_of(encoder, texts=None, length=32):
+    return encoder.vocabulary.pad(encoder.vocabulary.ids(texts or sentences(), length))
+
+
+def padded_left(tokens, counted):
+    """The same rows with their padding in front; positions from the first real token, or simply places."""
+    rows = [row[mask == 1] for row, mask in zip(tokens.ids, tokens.mask, strict=True)]
+    ids, mask, positions = (torch.zeros_like(tokens.ids) for _ in range(3))
+    for at, row in enumerate(rows):
+        start = tokens.length - len(row)
+        ids[at, start:], mask[at, start:] = row, 1
+        positions[at, start:] = torch.arange(len(row))
+    places = torch.arange(tokens.length).expand_as(ids)
+    return Tokens(ids, mask, torch.zeros_like(ids), positions if counted else places)
+
+
+def slow_pool(pooling, states, mask):
+    """Sentence by sentence, token by token."""
+    found = []
+    for row, real in zip(states, mask, strict=True):
+        kept = [state for state, one in zip(row, real, strict=True) if one == 1]
+        weights = {
+            "last": [0] * (len(kept) - 1) + [1],
+            "cls": [1] + [0] * (len(kept) - 1),
+            "mean": [1] * len(kept),
+            "weighted_mean": list(range(1, len(kept) + 1)),
+        }[pooling]
+        found.append(sum(w * state for w, state in zip(weights, kept, strict=True)) / sum(weights))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("make", MAKERS)
+def test_vectors_are_those_of_the_models_own_forward(tmp_path, make, pooling):
+    encoder = build(tmp_path, make, pooling=pooling)
+    tokens = tokens_of(encoder)
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(encoder.model)(tokens.ids, attention_mask=tokens.mask).last_hidden_state
+    expected = slow_pool(pooling, states, tokens.mask)
+    torch.testing.assert_close(encoder.represent(tokens), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        encoder.eval().encode(tokens, encoder.embed(tokens)).sentence, expected, rtol=0, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("make", MAKERS)
+def test_padding_on_the_left_gives_the_same_vectors(tmp_path, make, pooling, counted):
+    for attention in ("causal", "bidirectional") if make in DECODERS else (None,):
+        encoder = build(tmp_path, make, pooling=pooling, attention=attention)
+        right = tokens_of(encoder)
+        assert not right.mask.all()
+        left = padded_left(right, counted)
+        torch.testing.assert_close(encoder.represent(left), encoder.represent(right), rtol=0, atol=1e-5)
+        encoder.eval()
+        both = [encoder.encode(tokens, encoder.embed(tokens)).sentence for tokens in (left, right)]
+        torch.testing.assert_close(*both, rtol=0, atol=1e-5)
+
+
+def first_states(encoder, padded):
+    """The first token's states in two sentences that differ in their last token."""
+    one, two = "a cat sees a dog", "a cat sees a man"
+    tokens = tokens_of(encoder, [one, two, "a cat sees a dog in the red house"] if padded else [one, two])
+    assert bool(tokens.mask.all()) is not padded
+    return encoder.eval().encode(tokens, encoder.embed(tokens)).hidden[:2, 0]
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("make", DECODERS)
+def test_the_last_token_changes_the_first_state_where_attention_is_bidirectional_alone(tmp_path, make, padded):
+    for attention in (None, "causal"):
+        first, second = first_states(build(tmp_path, make, attention=attention), padded)
+        assert torch.equal(first, second)
+    encoder = build(tmp_path, make, attention="bidirectional")
+    assert encoder.attention == "bidirectional"
+    first, second = first_states(encoder, padded)
+    assert (first - second).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_modern_encoders_see_both_sides_and_cannot_be_made_causal(tmp_path, padded):
+    encoder = build(tmp_path, tiny_modernbert)
+    assert encoder.attention == "bidirectional"
+    tokens = tokens_of(encoder, ["a cat", "a dog"] + ["a cat sees a dog"] * padded)
+    first, second = encoder.eval().encode(tokens, encoder.embed(tokens)).hidden[:2, 0]
+    assert (first - second).abs().max() > 1e-3
+    with pytest.raises(CseError, match="attention = 'causal', but ModernBertModel attends otherwise: bidirectional"):
+        build(tmp_path, tiny_modernbert, attention="causal")
+
+
+def test_a_model_that_attends_otherwise_without_padding_is_refused(tmp_path, monkeypatch):
+    """What a decoder did whose configuration alone was told: without a mask its modules were causal."""
+    model = AutoModel.from_pretrained(tiny_llama(tmp_path)).eval()
+    monkeypatch.setattr(whole, "attention_of", lambda _, padded: "bidirectional" if padded else "causal")
+    with pytest.raises(CseError, match="causal without padding, bidirectional with padding"):
+        whole.set_attention(model, "bidirectional")
+
+
+def test_bidirectional_states_are_those_under_a_mask_of_padding_alone(tmp_path):
+    """transformers takes a mask (B, 1, L, L) as it is; its eager attention adds it."""
+    encoder = build(tmp_path, tiny_llama, attention="bidirectional").eval()
+    model = LlamaModel.from_pretrained(encoder.model, attn_implementation="eager").eval()
+    for texts in (sentences(), ["a cat sees a dog", "a cat sees a man"]):
+        tokens = tokens_of(encoder, texts)
+        hidden = torch.zeros(tokens.rows, 1, tokens.length, tokens.length)
+        hidden = hidden.masked_fill(tokens.mask[:, None, None, :] == 0, torch.finfo(torch.float32).min)
+        with torch.no_grad():
+            expected = model(tokens.ids, attention_mask=hidden).last_hidden_state
+        found = encoder.encode(tokens, encoder.embed(tokens)).hidden
+        torch.testing.assert_close(found[tokens.mask == 1], expected[tokens.mask == 1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2, 3])
+@pytest.mark.parametrize("make", [*DECODERS, tiny_modernbert])
+def test_a_layer_is_the_hidden_state_of_that_number(tmp_path, make, layer):
+    encoder = build(tmp_path, make, pooling="mean", layer=layer)
+    tokens = tokens_of(encoder)
+    model = AutoModel.from_pretrained(encoder.model)
+    with torch.no_grad():
+        states = model(tokens.ids, attention_mask=tokens.mask, output_hidden_states=True).hidden_states[layer]
+    expected = slow_pool("mean", states, tokens.mask)
+    torch.testing.assert_close(encoder.represent(tokens), expected, rtol=0, atol=1e-6)
+
+
+def prepended(model, ids, place, start, stop):
+    """One sentence through Llama's blocks; before some of them the last state is copied to the placeholder."""
+    length = len(ids)
+    mask = torch.full((1, 1, length, length), torch.finfo(torch.float32).min).triu(1)
+    states = model.embed_tokens(ids[None])
+    angles = model.rotary_emb(states, torch.arange(length)[None])
+    outputs = []
+    for number, block in enumerate(model.layers):
+        if start <= number < stop:
+            states = states.clone()
+            states[0, place] = states[0, -1]
+        states = block(states, attention_mask=mask, position_embeddings=angles)
+        outputs.append(states)
+    return outputs, model.norm(states)
+
+
+@pytest.mark.parametrize("bounds", [[0, 1], [1, 2], [1, 3], [0, 3]])
+@torch.no_grad()
+def test_the_last_state_is_put_where_the_placeholder_stands(tmp_path, bounds):
+    encoder = build(tmp_path, tiny_llama, pooling="last", prepend=bounds, placeholder="_")
+    inner = build(tmp_path, tiny_llama, pooling="last", prepend=bounds, placeholder="_", layer=2)
+    plain = build(tmp_path, tiny_llama, pooling="last")
+    model = LlamaModel.from_pretrained(encoder.model, attn_implementation="eager").eval()
+    texts = ["a _ cat sees a dog", "the _ man sings _ in a red house"]  # the first placeholder counts
+    tokens = tokens_of(encoder, texts)
+    for row, place in ((0, 2), (1, 2)):
+        outputs, last = prepended(model, tokens.ids[row][tokens.mask[row] == 1], place, *bounds)
+        torch.testing.assert_close(encoder.represent(tokens)[row], last[0, -1], rtol=0, atol=1e-5)
+        torch.testing.assert_close(inner.represent(tokens)[row], outputs[1][0, -1], rtol=0, atol=1e-5)
+    assert (encoder.represent(tokens) - plain.represent(tokens)).abs().max() > 1e-3
+    left = padded_left(tokens, counted=False)
+    torch.testing.assert_close(encoder.represent(left), encoder.represent(tokens), rtol=0, atol=1e-5)
+    with pytest.raises(CseError, match="a sentence has no placeholder"):
+        encoder.represent(tokens_of(encoder, ["a cat"]))
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_half_precision_gives_nearly_the_same_vectors_in_single(tmp_path, make):
+    for pooling in POOLINGS:
+        encoder = build(tmp_path, make, pooling=pooling)
+        tokens = tokens_of(encoder)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            half = encoder.represent(tokens)
+        whole_precision = encoder.represent(tokens)
+        assert half.dtype == torch.float32
+        assert torch.cosine_similarity(half, whole_precision).min() > 0.98
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_an_empty_sentence_has_a_vector_and_changes_no_other(tmp_path, make):
+    encoder = build(tmp_path, make, pooling="last")
+    with_empty = encoder.represent(tokens_of(encoder, [*sentences(3), ""]))
+    assert with_empty.isfinite().all()
+    torch.testing.assert_close(with_empty[:3], encoder.represent(tokens_of(encoder, sentences(3))), rtol=0, atol=1e-5)
+    assert encoder.represent(tokens_of(encoder, [""])).isfinite().all()
+
+
+def simcse_loss(encoder, tokens):
+    both = Tokens.stack({"anchor": tokens, "positive": tokens})
+    made = encoder.encode(both, encoder.embed(both)).sentence
+    anchor, positive = made.chunk(2)
+    return InfoNCE(temperature=0.05)(anchor, positive, negatives=Negatives.none(anchor))
+
+
+def test_dropout_of_attention_makes_the_two_views_of_a_sentence_differ(tmp_path):
+    quiet = build(tmp_path, tiny_llama)
+    tokens = tokens_of(quiet)
+    assert torch.equal(quiet.encode(tokens, quiet.embed(tokens)).sentence, quiet.represent(tokens))
+    encoder = build(tmp_path, tiny_llama, attention="bidirectional", attention_dropout=0.3)
+    torch.manual_seed(0)
+    first, second = (encoder.encode(tokens, encoder.embed(tokens)).sentence for _ in range(2))
+    assert (first - second).abs().max() > 1e-3
+    optimiser = torch.optim.AdamW(encoder.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(30):
+        optimiser.zero_grad()
+        loss = simcse_loss(encoder, tokens)
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
+
+
+@pytest.mark.parametrize(("make", "key"), [(tiny_llama, "attention_dropout"), (tiny_gpt2, "attn_pdrop")])
+def test_the_rate_goes_where_the_configuration_has_it(tmp_path, make, key):
+    assert getattr(build(tmp_path, make, attention_dropout=0.3).backbone.config, key) == 0.3
+
+
+def test_rows_computed_again_have_the_same_loss_and_gradient(tmp_path):
+    found = []
+    for rows in (None, 3):
+        encoder = build(tmp_path, tiny_llama)
+        encoder.expect(hidden_read=False, rows_at_once=rows)
+        loss = simcse_loss(encoder, tokens_of(encoder))
+        loss.backward()
+        found.append((loss, [p.grad for p in encoder.parameters()]))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_heads_are_trained_and_left_out_of_evaluation(tmp_path):
+    encoder = build(tmp_path, tiny_gpt2)
+    tokens = tokens_of(encoder)
+    before = encoder.represent(tokens)
+    head = Mlp()
+    encoder.attach({"mlp": head})
+    made = encoder.eval().encode(tokens, encoder.embed(tokens))
+    torch.testing.assert_close(made.before_heads, before, rtol=0, atol=1e-6)
+    assert torch.equal(made.sentence, head(made.before_heads, ()))
+    assert torch.equal(encoder.project(before), head(before, ()))
+    assert torch.equal(encoder.represent(tokens), before)
+
+
+def test_low_rank_matrices_change_nothing_at_first_and_are_all_that_is_trained(tmp_path):
+    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
+    plain = build(tmp_path, tiny_llama)
+    encoder = build(tmp_path, tiny_llama, lora_rank=4, lora_alpha=8)
+    tokens = tokens_of(plain)
+    assert torch.equal(encoder.represent(tokens), plain.represent(tokens))
+    trained = {name: weight for name, weight in encoder.named_parameters() if weight.requires_grad}
+    assert len(trained) == 3 * 7 * 2  # blocks × linear layers × A and B
+    assert all("lora_" in name for name in trained)
+    layer = encoder.backbone.layers[1].mlp.up_proj
+    down, up = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    with torch.no_grad():
+        up.normal_()
+        plain.backbone.layers[1].mlp.up_proj.weight += 8 / 4 * up @ down
+    torch.testing.assert_close(encoder.represent(tokens), plain.represent(tokens), rtol=0, atol=1e-5)
+
+
+def test_parts_can_be_frozen(tmp_path):
+    encoder = build(tmp_path, tiny_llama, freeze=["embed_tokens", "layers.0"])
+    frozen = {name.partition("backbone.")[2] for name, p in encoder.named_parameters() if not p.requires_grad}
+    assert frozen
+    assert all(name.startswith(("embed_tokens", "layers.0.")) for name in frozen)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"layer": 4}, r"layer = 4, but '.*' has layers 0 to 3"),
+        ({"prepend": [1, 2]}, "prepend and placeholder need each other"),
+        ({"placeholder": "_"}, "prepend and placeholder need each other"),
+        ({"prepend": [1, 4], "placeholder": "_"}, r"prepend = \[1, 4\], but '.*' has 3 blocks"),
+        ({"prepend": [2, 2], "placeholder": "_"}, r"prepend = \[2, 2\]"),
+        ({"prepend": [1, 2], "placeholder": "a cat"}, "has no token 'a cat'"),
+        ({"lora_alpha": 8}, "lora_rank is used, which is left out"),
+        ({"freeze": ["layer"]}, "the model has no part called 'layer'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(tmp_path, values, message):
+    with pytest.raises(CseError, match=message):
+        build(tmp_path, tiny_llama, **values)
+
+
+def test_a_model_that_needs_more_than_word_vectors_is_refused(tmp_path):
+    settings = T5Config(vocab_size=60, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2)
+    folder = _write(T5Model, settings, tmp_path / "t5", 0)
+    with pytest.raises(CseError, match="the architecture T5Model cannot be used as an encoder"):
+        AutoModelEncoder(str(folder))
+
+
+def test_nothing_of_it_is_compiled(tmp_path):
+    assert prepare(build(tmp_path, tiny_bert), 8, print) == []
+
+
+def test_low_rank_without_peft_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "peft", None)
+    with pytest.raises(MissingError, match="lora_rank needs the package peft"):
+        build(tmp_path, tiny_llama, lora_rank=2)
+
+
+def test_what_stands_at_padding_never_reaches_a_vector():
+    states = torch.randn(2, 4, 3)
+    mask = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 1]])
+    dirty = states.masked_fill(mask.unsqueeze(-1) == 0, float("nan"))
+    for pooling in POOLINGS:
+        expected = slow_pool(pooling, states, mask)
+        torch.testing.assert_close(pool_tokens(pooling, dirty, mask), expected, rtol=0, atol=1e-6)
+
+
+def test_shuffled_positions_are_those_of_a_permuted_sentence(tmp_path):
+    """With all tokens seen from everywhere, the order of places is nothing, that of positions everything."""
+    encoder = build(tmp_path, tiny_gpt2, attention="bidirectional", pooling="mean")
+    tokens = tokens_of(encoder, ["a cat sees the dog"])
+    order = torch.tensor([3, 0, 4, 1, 2])
+    moved = replace(tokens, ids=tokens.ids[:, order], positions=tokens.positions[:, order])
+    torch.testing.assert_close(encoder.represent(moved), encoder.represent(tokens), rtol=0, atol=1e-5)
+    assert (
+        encoder.represent(replace(moved, positions=tokens.positions)) - encoder.represent(tokens)
+    ).abs().max() > 1e-3
+
+
+EOL = 'the cat "{text}" sings in red _'
+ECHO = 'a dog sees "{text}" and "{text}" in the house'
+
+
+def in_template(encoder, text, template):
+    """Ids of one sentence in a template, built by hand: special tokens, then every piece by itself."""
+
+    def ids(part):
+        return encoder.vocabulary.tokenizer(part, add_special_tokens=False)["input_ids"]
+
+    parts = template.split("{text}")
+    row, own = [], []
+    for number, part in enumerate(parts):
+        row += ids(part)
+        if number < len(parts) - 1:
+            own.append(range(len(row), len(row) + len(ids(text))))
+            row += ids(text)
+    first = encoder.vocabulary.tokenizer("")["input_ids"]
+    return first + row, [place + len(first) for place in own[-1]]
+
+
+@pytest.mark.parametrize("pooling", [*POOLINGS, "text"])
+@pytest.mark.parametrize("template", [EOL, ECHO])
+@pytest.mark.parametrize("make", DECODERS)
+def test_a_sentence_is_read_in_its_template(tmp_path, make, template, pooling):
+    encoder = build(tmp_path, make, template=template, pooling=pooling)
+    model = AutoModel.from_pretrained(encoder.model).eval()
+    texts = sentences(4)
+    tokens = tokens_of(encoder, texts)
+    vectors = encoder.represent(tokens)
+    torch.testing.assert_close(
+        encoder.eval().encode(tokens, encoder.embed(tokens)).sentence, vectors, rtol=0, atol=1e-6
+    )
+    for row, text in enumerate(texts):
+        ids, own = in_template(encoder, text, template)
+        assert ids == tokens.ids[row][tokens.mask[row] == 1].tolist()
+        with torch.no_grad():
+            states = model(torch.tensor([ids])).last_hidden_state
+        kept = states[:, own] if pooling == "text" else states
+        expected = slow_pool("mean" if pooling == "text" else pooling, kept, torch.ones(kept.shape[:2]))[0]
+        torch.testing.assert_close(vectors[row], expected, rtol=0, atol=1e-5)
+
+
+def test_the_last_copy_is_found_wherever_a_row_is_padded(tmp_path):
+    encoder = build(tmp_path, tiny_llama, template=ECHO, pooling="text")
+    right = tokens_of(encoder)
+    rows = [right.text[at][right.mask[at] == 1] for at in range(right.rows)]
+    text = torch.zeros_like(right.ids)
+    for at, row in enumerate(rows):
+        text[at, right.length - len(row) :] = row
+    left = replace(padded_left(right, counted=False), text=text)
+    torch.testing.assert_close(encoder.represent(left), encoder.represent(right), rtol=0, atol=1e-5)
+    assert encoder.represent(tokens_of(encoder, ["", "a cat"])).isfinite().all()
+
+
+@pytest.mark.parametrize("pooling", ["last", "text"])
+def test_the_vectors_of_several_templates_are_averaged(tmp_path, pooling):
+    several = [EOL, ECHO, "{text} sings"]
+    encoder = build(tmp_path, tiny_opt, template=several, pooling=pooling)
+    texts = [*sentences(5), ""]
+    each = [build(tmp_path, tiny_opt, template=template, pooling=pooling) for template in several]
+    expected = sum(one.represent(tokens_of(one, texts)) for one in each) / 3
+    torch.testing.assert_close(encoder.represent(tokens_of(encoder, texts)), expected, rtol=0, atol=1e-6)
+    assert encoder.max_length == min(one.max_length for one in each)
+    tokens = tokens_of(encoder)
+    with pytest.raises(CseError, match="several templates make one vector in evaluation alone"):
+        encoder.encode(tokens, encoder.embed(tokens))
+    with pytest.raises(CseError, match="word vectors of one template cannot stand for several"):
+        encoder.represent(tokens, encoder.embed(tokens))
+
+
+@pytest.mark.parametrize(
+    ("template", "message"), [(None, "there is none"), ("a {text} {text}", "cannot tell copies of a sentence apart")]
+)
+def test_pooling_the_text_needs_a_template_that_says_where_it_is(tmp_path, template, message):
+    with pytest.raises(CseError, match=message):
+        build(tmp_path, tiny_llama, template=template, pooling="text")
+
+
+def byte_level(folder):
+    """Give a model a byte-level tokenizer, which joins punctuation, and knows a word by the space before it."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=48, special_tokens=["</s>"], initial_alphabet=[])
+    backend.train_from_iterator(['a cat." b', 'the dog."'] * 9, trainer)
+    PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>").save_pretrained(folder)
+
+
+def test_template_and_sentence_are_one_text_where_that_is_asked_for(tmp_path):
+    folder = tiny_gpt2(tmp_path)
+    byte_level(folder)
+    template = 'a "{text}" b'
+    joined, apart = (
+        AutoModelEncoder(str(folder), pooling="last", template=template, template_joined=each) for each in (True, None)
+    )
+    texts = ["the cat.", "dog"]
+    rows = [joined.vocabulary.tokenizer(template.replace("{text}", text))["input_ids"] for text in texts]
+    assert joined.vocabulary.ids(texts, 32) == rows
+    assert apart.vocabulary.ids(texts, 32) != rows  # '."' is one piece
+    with torch.no_grad():
+        model = AutoModel.from_pretrained(folder).eval()
+        expected = torch.stack([model(torch.tensor([row])).last_hidden_state[0, -1] for row in rows])
+    torch.testing.assert_close(joined.represent(joined.vocabulary.pad(rows)), expected, rtol=0, atol=1e-5)
+    short = joined.vocabulary.ids(["the cat and the dog"], 3)[0]
+    kept = joined.vocabulary.tokenizer("the cat and the dog")["input_ids"][:3]
+    assert joined.vocabulary.decode(short) == f'a "{joined.vocabulary.decode(kept)}" b'
+    assert joined.vocabulary.fingerprint != apart.vocabulary.fingerprint
+    with pytest.raises(CseError, match="tokenised together with the sentence is for evaluation alone"):
+        joined.vocabulary.tokens([Sample("a cat")], 32)
+
+
+@pytest.mark.parametrize("values", [{}, {"template": [EOL, ECHO]}, {"template": ECHO, "pooling": "text"}])
+def test_templates_that_must_be_apart_from_the_sentence(tmp_path, values):
+    with pytest.raises(CseError, match="template_joined takes one template"):
+        build(tmp_path, tiny_llama, template_joined=True, **values)

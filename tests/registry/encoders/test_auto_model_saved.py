@@ -1,0 +1,124 @@
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel
+
+from registry.encoders.auto_model import AutoModelEncoder
+from registry.encoders.saved import open_encoder
+from registry.errors import CseError
+from tests.tiny import sentences, tiny_bert, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt
+
+TEXTS = [*sentences(), " ".join(["the cat sees a dog"] * 5)]
+PLAIN = [{"pooling": pooling} for pooling in ("last", "mean", "weighted_mean", "cls")]
+OWN = [
+    {"attention": "bidirectional"},
+    {"pooling": "last", "layer": 2},
+    {"pooling": "text", "template": "the cat {text} and {text} sings"},
+    {"pooling": "last", "template": "the cat {text} sings", "template_joined": True},
+    {"pooling": "last", "template": ["the cat {text}", "a {text} sings"]},
+]
+MAKERS = [tiny_llama, tiny_gpt2, tiny_opt, tiny_modernbert]
+
+
+def exported(tmp_path, make, values, max_length=12):
+    encoder = AutoModelEncoder(str(make(tmp_path)), **values)
+    folder = tmp_path / "out" / "model"
+    encoder.export(folder, max_length)
+    return encoder, folder
+
+
+def vectors(encoder, texts=TEXTS, length=12):
+    return encoder.represent(encoder.vocabulary.pad(encoder.vocabulary.ids(texts, length)))
+
+
+@pytest.mark.parametrize("values", [*PLAIN, *OWN])
+@pytest.mark.parametrize("make", MAKERS)
+def test_an_export_comes_back_exactly(tmp_path, make, values):
+    encoder, folder = exported(tmp_path, make, values)
+    again, max_length = open_encoder(str(folder))
+    assert max_length == 12
+    assert not again.training
+    assert torch.equal(vectors(again), vectors(encoder))
+    # Bidirectional attention is ModernBERT's own.
+    own = values in OWN and not (make is tiny_modernbert and "attention" in values)
+    assert (folder / "modules.json").is_file() is not own
+
+
+def test_what_the_prepended_state_needs_is_saved(tmp_path):
+    encoder, folder = exported(tmp_path, tiny_llama, {"prepend": [1, 2], "placeholder": "_"})
+    texts = ["_ a cat sees a dog", "a _ man"]
+    assert torch.equal(vectors(open_encoder(str(folder))[0], texts), vectors(encoder, texts))
+    assert not (folder / "modules.json").exists()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("values", PLAIN)
+@pytest.mark.parametrize("make", MAKERS)
+def test_sentence_transformers_makes_the_same_vectors(tmp_path, make, values):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    encoder, folder = exported(tmp_path, make, values)
+    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    made = theirs.encode(TEXTS, convert_to_tensor=True)
+    torch.testing.assert_close(made, vectors(encoder), rtol=0, atol=1e-5)
+    theirs.save(str(tmp_path / "theirs"))
+    back, max_length = open_encoder(str(tmp_path / "theirs"))
+    assert max_length == 12
+    torch.testing.assert_close(vectors(back), vectors(encoder), rtol=0, atol=1e-5)
+
+
+def test_low_rank_matrices_are_added_into_what_is_saved(tmp_path):
+    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
+    encoder = AutoModelEncoder(str(tiny_llama(tmp_path)), lora_rank=2, lora_alpha=4)
+    with torch.no_grad():
+        for name, weight in encoder.named_parameters():
+            if "lora_B" in name:
+                weight.normal_()
+    before = vectors(encoder)
+    folder = tmp_path / "out" / "model"
+    encoder.export(folder, 12)
+    assert torch.equal(vectors(encoder), before)  # the encoder itself goes on being trained
+    assert set(load_file(folder / "model.safetensors")) == set(AutoModel.from_pretrained(folder).state_dict())
+    torch.testing.assert_close(vectors(open_encoder(str(folder))[0]), before, rtol=0, atol=1e-5)
+
+
+def test_a_saved_bidirectional_decoder_can_be_trained_further_and_never_becomes_causal(tmp_path):
+    encoder, folder = exported(tmp_path, tiny_llama, {"attention": "bidirectional"})
+    again = AutoModelEncoder(str(folder))
+    assert again.attention == "bidirectional"
+    assert torch.equal(vectors(again), vectors(encoder))
+    again.export(tmp_path / "twice", 12)
+    assert not (tmp_path / "twice" / "modules.json").exists()
+    assert torch.equal(vectors(open_encoder(str(tmp_path / "twice"))[0]), vectors(encoder))
+
+
+@pytest.mark.parametrize(("make", "pooling"), [(tiny_llama, "last"), (tiny_gpt2, "last"), (tiny_modernbert, "cls")])
+def test_a_plain_model_is_opened_as_it_was_trained(tmp_path, make, pooling):
+    folder = str(make(tmp_path))
+    encoder, max_length = open_encoder(folder)
+    assert isinstance(encoder, AutoModelEncoder)
+    assert (encoder.eval_pooling, max_length) == (pooling, 64)
+    expected = AutoModelEncoder(folder, pooling=pooling)
+    assert torch.equal(vectors(encoder), vectors(expected))
+    assert torch.equal(vectors(open_encoder(folder, "mean")[0]), vectors(AutoModelEncoder(folder, pooling="mean")))
+
+
+def test_a_pooling_asked_for_replaces_the_saved_one_or_is_refused(tmp_path):
+    _, folder = exported(tmp_path, tiny_llama, {"attention": "bidirectional", "pooling": "mean"})
+    again = open_encoder(str(folder), "last")[0]
+    assert (again.eval_pooling, again.attention) == ("last", "bidirectional")
+    with pytest.raises(CseError, match="pooling"):
+        open_encoder(str(tiny_gpt2(tmp_path)), "first_last")
+    bert = open_encoder(str(tiny_bert(tmp_path)), "weighted_mean")[0]  # which a BERT-like encoder has not by itself
+    assert isinstance(bert, AutoModelEncoder)
+
+
+def test_a_layer_after_the_pooling_is_refused(tmp_path):
+    _, folder = exported(tmp_path, tiny_llama, {"pooling": "last"})
+    (folder / "cse.json").unlink()
+    modules = json.loads((folder / "modules.json").read_text())
+    dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    (folder / "modules.json").write_text(json.dumps([*modules, dense]))
+    with pytest.raises(CseError, match="no layer may follow the pooling"):
+        open_encoder(str(folder))

@@ -1,0 +1,113 @@
+"""Learned keys and values in front of a sentence's own, in every block."""
+
+import math
+from copy import deepcopy
+
+import pytest
+import torch
+
+from registry.encoders.prefixed import PrefixedEncoder
+from registry.encoders.saved import open_encoder
+from registry.errors import CseError
+from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
+
+TEXTS = sentences(4)
+
+
+def encoder(folder, make=tiny_bert, **given):
+    torch.manual_seed(0)
+    values = {"length": 3, "initial": 0.5, "dropout": 0.0, **given}
+    return PrefixedEncoder(model=str(make(folder)), **values)
+
+
+def tokens_of(made, texts=TEXTS):
+    return made.vocabulary.pad(made.vocabulary.ids(texts, 32))
+
+
+def by_hand(made, ids):
+    """The last layer's states (n, D) of one sentence: BERT's blocks written out, P more keys and values in each."""
+    backbone = made.backbone
+    x = backbone.embeddings(torch.tensor([ids]))[0]
+    for block, (keys, values) in zip(backbone.encoder.layer, made.prefix, strict=True):
+        own = block.attention.self
+        query = torch.nn.functional.linear(x, own.query.weight, own.query.bias)
+        key = torch.cat([keys, torch.nn.functional.linear(x, own.key.weight, own.key.bias)])
+        value = torch.cat([values, torch.nn.functional.linear(x, own.value.weight, own.value.bias)])
+        size, found = own.attention_head_size, []
+        for head in range(own.num_attention_heads):
+            part = slice(head * size, (head + 1) * size)
+            found.append((query[:, part] @ key[:, part].T / math.sqrt(size)).softmax(1) @ value[:, part])
+        x = block.feed_forward_chunk(block.attention.output(torch.cat(found, 1), x))
+    return x
+
+
+@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_every_block_sees_the_prefix(tmp_path, make, pooling):
+    made = encoder(tmp_path, make, pooling=pooling).double().eval()
+    tokens = tokens_of(made)
+    assert not tokens.mask.all()
+    with torch.no_grad():
+        trained, scored = made.encode(tokens, made.embed(tokens)).sentence, made.represent(tokens)
+        for row in range(len(TEXTS)):
+            states = by_hand(made, tokens.ids[row][tokens.mask[row] == 1].tolist())
+            expected = states[0] if pooling == "cls" else states.mean(0)
+            torch.testing.assert_close(trained[row], expected, rtol=0, atol=1e-10)
+            torch.testing.assert_close(scored[row], expected, rtol=0, atol=1e-10)
+
+
+def test_only_the_prefix_is_trained_where_the_rest_is_frozen(tmp_path):
+    made = encoder(tmp_path, freeze=["embeddings", "encoder"])
+    assert [name for name, weights in made.named_parameters() if weights.requires_grad] == ["prefix"]
+    tokens = tokens_of(made)
+    made.encode(tokens, made.embed(tokens)).sentence.square().sum().backward()
+    assert made.prefix.grad is not None
+    assert (made.prefix.grad.flatten(2).abs().sum(2) > 0).all()
+
+
+def test_rows_computed_again_give_the_same_gradient(tmp_path):
+    made = encoder(tmp_path)
+    tokens, found = tokens_of(made), []
+    for rows in (None, 2):
+        made.expect(hidden_read=False, rows_at_once=rows)
+        made.zero_grad()
+        made.encode(tokens, made.embed(tokens)).sentence.sin().sum().backward()
+        found.append(made.prefix.grad.clone())
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_a_copy_has_a_prefix_of_its_own(tmp_path):
+    made = encoder(tmp_path)
+    copied, tokens = deepcopy(made), tokens_of(made)
+    before = copied.represent(tokens)
+    with torch.no_grad():
+        made.prefix.mul_(-3)
+    assert torch.equal(copied.represent(tokens), before)
+    assert not torch.allclose(made.represent(tokens), before, atol=1e-3)
+
+
+def test_its_dropout_follows_the_encoder_s(tmp_path):
+    made = encoder(tmp_path, dropout=0.4)
+    made.dropout.p = 0.0
+    for block in made.backbone.encoder.layer:
+        for part in block.modules():
+            if isinstance(part, torch.nn.Dropout):
+                part.p = 0.0
+    tokens = tokens_of(made, [TEXTS[0]] * 2)
+    first, second = made.encode(tokens, made.embed(tokens)).sentence
+    assert made.prefix_dropout.p == 0.4
+    assert not torch.allclose(first, second, atol=1e-4)
+
+
+@pytest.mark.parametrize("given", [{}, {"template": "the {text} {mask} .", "pooling": "mask"}])
+def test_a_saved_encoder_gives_the_same_vectors(tmp_path, given):
+    made = encoder(tmp_path, **given)
+    made.export(tmp_path / "model", 24)
+    back, longest = open_encoder(str(tmp_path / "model"))
+    assert (longest, (tmp_path / "model" / "modules.json").exists()) == (24, False)
+    assert torch.equal(back.represent(tokens_of(back)), made.represent(tokens_of(made)))
+
+
+def test_blocks_without_keys_of_their_own_are_refused(tmp_path):
+    with pytest.raises(CseError, match="have no keys and values of their own"):
+        encoder(tmp_path, tiny_albert)

@@ -1,0 +1,49 @@
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from registry import ENCODERS
+from registry.encoders.saved import open_encoder
+from registry.encoders.transformer import TransformerEncoder
+from tests.registry.encoders.vectors import Encoding, Given
+from tests.registry.losses.literal import cosine
+from tests.tiny import sentences, tiny_bert
+
+
+def fitted(base, texts, share):
+    encoder = ENCODERS["rank_mixture"].build({"fit_on": "target", "share": share}, {"online": base})
+    encoder.fit(Encoding(encoder), texts)
+    return encoder
+
+
+def test_value_by_hand():
+    # x = (1, 0) has cosines 1, 0, −1 with the corpus and the ranks 3, 2, 1; y = (0, 1) has 0, 1, 0 and 1.5, 3, 1.5:
+    # ρ = 0, since (1, 0, −1) and (−0.5, 1, −0.5) are at a right angle, and s = 0.
+    base = Given(torch.tensor([[2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]]))
+    encoder = fitted(base, base.sentences, 0.9)
+    x, y, _ = Encoding(encoder)(base.sentences)
+    assert x.tolist() == pytest.approx([0.9**0.5, 0.0, 0.05**0.5, 0.0, -(0.05**0.5)], abs=1e-6)
+    assert y.tolist() == pytest.approx([0.0, 0.9**0.5, *(0.1**0.5 / 1.5**0.5 * r for r in (-0.5, 1, -0.5))], abs=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 1.0])
+def test_the_cosine_is_the_papers_score(share):
+    base = Given(torch.randn(30, 6, generator=torch.Generator().manual_seed(1)))
+    corpus = base.sentences[:20]
+    vectors = Encoding(fitted(base, corpus, share))(base.sentences)
+    assert vectors.shape == (30, 6 + 20)
+    rows = base.table.tolist()
+    orders = [[cosine(row, other) for other in rows[:20]] for row in rows]
+    for i, j in [(0, 1), (3, 25), (28, 29), (7, 7)]:
+        score = share * cosine(rows[i], rows[j]) + (1 - share) * spearmanr(orders[i], orders[j]).statistic
+        assert cosine(vectors[i].tolist(), vectors[j].tolist()) == pytest.approx(score, abs=2e-6)
+
+
+def test_a_saved_model_gives_the_same_vectors(tmp_path):
+    base, texts = TransformerEncoder(str(tiny_bert(tmp_path / "models"))), sentences(40, seed=2)
+    encoder = fitted(base, texts[:30], 0.8)
+    expected = Encoding(encoder)(texts)
+    encoder.export(tmp_path / "saved", 12)
+    again, limit = open_encoder(str(tmp_path / "saved"))
+    assert limit == 12
+    torch.testing.assert_close(Encoding(again)(texts), expected, atol=1e-6, rtol=0)

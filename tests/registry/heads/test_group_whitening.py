@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+import torch
+
+from registry.distributed import rank
+from registry.errors import CseError
+from registry.heads.group_whitening import GroupWhitening
+from registry.testing.materials import WidthOnly, draw
+from tests.processes import on_ranks
+
+
+def fitted(width, **values):
+    head = GroupWhitening(**values)
+    assert head.fit(width, WidthOnly(width)) == width
+    return head
+
+
+def literal(rows, groups, order, epsilon):
+    """Return the rows whitened group by group, by numpy's inverse square root of each covariance."""
+    rows = np.asarray(rows)
+    out = np.empty_like(rows)
+    size = rows.shape[1] // groups
+    for group in range(groups):
+        places = order[group * size : (group + 1) * size]
+        part = rows[:, places] - rows[:, places].mean(0)
+        covariance = part.T @ part / len(rows)
+        values, vectors = np.linalg.eig(covariance + epsilon * np.eye(size))
+        out[:, places] = part @ (vectors / np.sqrt(values)) @ np.linalg.inv(vectors)
+    return out
+
+
+@pytest.mark.parametrize(("groups", "width"), [(1, 4), (2, 6), (6, 6)])
+def test_each_view_by_itself_in_a_random_order(groups, width):
+    pooled = draw(0, 20, width).double()
+    head = fitted(width, groups=groups, epsilon=1e-3)
+    torch.manual_seed(5)
+    made = head(pooled, (("anchor", 12), ("positive", 8)))
+    torch.manual_seed(5)
+    orders = [torch.rand(width).argsort().tolist() if groups > 1 else list(range(width)) for _ in range(2)]
+    expected = [literal(pooled[:12], groups, orders[0], 1e-3), literal(pooled[12:], groups, orders[1], 1e-3)]
+    assert np.allclose(made.numpy(), np.concatenate(expected), atol=1e-9)
+
+
+def test_worked_by_hand():
+    # Two dimensions, both ±2 and uncorrelated: variance 4, half as long afterwards.
+    pooled = torch.tensor([[3.0, 2.0], [3.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])
+    made = fitted(2, groups=1, epsilon=0.0)(pooled, ())
+    assert torch.allclose(made, torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]), atol=1e-6)
+
+
+def test_groups_have_covariance_one_and_others_keep_theirs():
+    pooled = (draw(0, 50, 6) @ draw(1, 6, 6)).double()
+    made = fitted(6, groups=2, epsilon=0.0).eval()(pooled, ())
+    covariance = made.T @ made / 50
+    assert torch.allclose(covariance[:3, :3], torch.eye(3, dtype=torch.float64), atol=1e-9)
+    assert torch.allclose(covariance[3:, 3:], torch.eye(3, dtype=torch.float64), atol=1e-9)
+    assert float(covariance[:3, 3:].abs().max()) > 0.1
+
+
+def test_the_gradient_with_and_without_the_covariance():
+    pooled = draw(0, 8, 4).double().requires_grad_()
+    whole = fitted(4, groups=2, detach_statistics=False).eval()
+    assert torch.autograd.gradcheck(lambda x: whole(x, ()), [pooled])
+    detached = fitted(4, groups=2).eval()
+    with torch.no_grad():  # with a constant covariance the map is linear: its matrix is measured column by column
+        linear = literal(np.eye(8) @ pooled.detach().numpy(), 2, range(4), 1e-5)
+    weights = draw(3, 8, 4).double()
+    (found,) = torch.autograd.grad((detached(pooled, ()) * weights).sum(), [pooled])
+    centred = pooled.detach() - pooled.detach().mean(0)
+    transform = torch.linalg.lstsq(centred, torch.from_numpy(linear)).solution
+    expected = (weights - weights.mean(0)) @ transform.T
+    assert torch.allclose(found, expected, atol=1e-8)
+
+
+def test_groups_that_do_not_fit_are_refused():
+    with pytest.raises(CseError, match=r"groups = 128 .* 192") as refused:
+        fitted(192)
+    assert refused.value.next_action == "set groups = 96"
+    with pytest.raises(CseError, match="one row"):
+        fitted(4, groups=2)(draw(0, 1, 4), ())
+
+
+def shares(detach: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what a process makes of its half of the rows, and the gradient of all devices' sum for it."""
+    torch.manual_seed(rank())
+    rows = draw(0, 12, 6).double()[rank() * 6 : rank() * 6 + 6].requires_grad_()
+    made = fitted(6, groups=2, shuffle=False, detach_statistics=detach)(rows, ())
+    (gradient,) = torch.autograd.grad((made**3).sum(), [rows])
+    return made.detach(), gradient
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("detach", [True, False])
+def test_two_processes_are_one(detach):
+    rows = draw(0, 12, 6).double().requires_grad_()
+    made = fitted(6, groups=2, shuffle=False, detach_statistics=detach)(rows, ())
+    (gradient,) = torch.autograd.grad((made**3).sum(), [rows])
+    parts = on_ranks(shares, detach)
+    assert torch.allclose(torch.cat([part for part, _ in parts]), made, atol=1e-9)
+    assert torch.allclose(torch.cat([part for _, part in parts]), gradient, atol=1e-9)
+
+
+def order_of() -> list[int]:
+    """Return the order that a process with random numbers of its own draws."""
+    torch.manual_seed(rank())
+    return [int(place) for place in fitted(8, groups=2)._order(8, torch.device("cpu"))]
+
+
+@pytest.mark.process
+def test_devices_draw_one_order():
+    first, second = on_ranks(order_of)
+    assert first == second
+    assert sorted(first) == list(range(8))

@@ -1,0 +1,55 @@
+"""A transformer decoder whose memory is one vector, row by row and head by head, and what its states cost."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+
+def normed(x, layer):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.pow(2).mean(-1, keepdim=True) + layer.eps).sqrt() * layer.weight + layer.bias
+
+
+def attended(x, memory, attention):
+    """Return what x (n, D) takes from memory (m, D), head after head."""
+    width, heads = x.shape[1], attention.num_heads
+    weights, biases = attention.in_proj_weight.split(width), attention.in_proj_bias.split(width)
+    query, key, value = (given @ w.T + b for given, w, b in zip((x, memory, memory), weights, biases, strict=True))
+    size = width // heads
+    found = []
+    for head in range(heads):
+        part = slice(head * size, (head + 1) * size)
+        scores = query[:, part] @ key[:, part].T / math.sqrt(size)
+        found.append(scores.exp() / scores.exp().sum(1, keepdim=True) @ value[:, part])
+    return torch.cat(found, 1) @ attention.out_proj.weight.T + attention.out_proj.bias
+
+
+def decoded(vectors, sentence, decoder):
+    """Return states (n, D) of token vectors (n, D), given a sentence vector (D,)."""
+    x = vectors
+    for layer in decoder.layers:
+        x = normed(x + attended(x, x, layer.self_attn), layer.norm1)
+        x = normed(x + attended(x, sentence.unsqueeze(0), layer.multihead_attn), layer.norm2)
+        inner = (x @ layer.linear1.weight.T + layer.linear1.bias).clamp(min=0)
+        x = normed(x + inner @ layer.linear2.weight.T + layer.linear2.bias, layer.norm3)
+    return x
+
+
+def literal(loss, words, views, text_alone=False):
+    """Return the mean cost of the tokens of views: (vectors, ids, mask, text, sentence), each of several rows."""
+    total, count = 0.0, 0
+    for vectors, ids, mask, text, sentence in zip(*views, strict=True):
+        real = mask == 1
+        states = decoded(vectors[real], sentence, loss.decoder)
+        head = loss.language.head
+        bent = states @ head.dense.weight.T + head.dense.bias
+        bent = 0.5 * bent * (1 + torch.erf(bent / math.sqrt(2)))
+        scores = normed(bent, head.norm) @ words.T + head.bias
+        counted = text[real] if text_alone else torch.ones_like(ids[real])
+        for row, piece, counts in zip(scores.tolist(), ids[real].tolist(), counted.tolist(), strict=True):
+            if counts:
+                total += math.log(sum(math.exp(score) for score in row)) - row[piece]
+                count += 1
+    return total / count

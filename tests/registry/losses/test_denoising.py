@@ -1,0 +1,92 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError
+from registry.heads.projection import Projection
+from registry.losses.denoising import Denoising
+from tests.registry.losses.decoder import literal
+from tests.tiny import sentences, tiny_bert, with_prediction_head
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    model = with_prediction_head(tiny_bert(tmp_path_factory.mktemp("model")))
+    return TransformerEncoder(str(model), "mask", template="the {text} {mask} .", dropout=0.0).double()
+
+
+def encoded(encoder, count=3):
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(count), 20))
+    return encoder.encode(tokens, encoder.embed(tokens))
+
+
+def made(encoder, **given):
+    torch.manual_seed(0)
+    values = {"layers": 2, "noise": 0.0, "dropout": 0.0, "feed_forward": 24, **given}
+    return Denoising(encoder, **values).double()
+
+
+def by_hand(loss, encoder, anchor, target, text_alone=False):
+    tokens = target.tokens
+    views = (target.embeddings, tokens.ids, tokens.mask, tokens.text, anchor.sentence)
+    with torch.no_grad():
+        return literal(loss, encoder.backbone.embeddings.word_embeddings.weight, views, text_alone)
+
+
+@pytest.mark.parametrize("given", [{}, {"attention_heads": 4, "layers": 1}, {"places": "text"}])
+def test_matches_a_decoder_by_hand(encoder, given):
+    view, loss = encoded(encoder), made(encoder, **given)
+    expected = by_hand(loss, encoder, view, view, given.get("places") == "text")
+    assert loss(view, view).item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_target_is_rebuilt_from_the_anchor_s_vector(encoder):
+    anchor, target = encoded(encoder, 2), encoded(encoder, 4)
+    target = target.rows(2, 4, replace(target.tokens, **{
+        name: getattr(target.tokens, name)[2:] for name in ("ids", "mask", "types", "positions", "text")
+    }))  # fmt: skip
+    loss = made(encoder)
+    assert loss(anchor, target).item() == pytest.approx(by_hand(loss, encoder, anchor, target), abs=1e-9)
+    assert loss(anchor, target).item() != pytest.approx(loss(target, target).item(), abs=1e-6)
+
+
+def test_gradient_reaches_the_sentence_vector_and_not_the_target(encoder):
+    view, loss = encoded(encoder), made(encoder)
+    sentence = view.sentence.detach().requires_grad_()
+    vectors = view.embeddings.detach().requires_grad_()
+    loss(replace(view, sentence=sentence), replace(view, embeddings=vectors)).backward()
+    assert vectors.grad is None
+    assert sentence.grad is not None
+    assert sentence.grad.abs().sum() > 0
+    step = 1e-6 * sentence.grad.sign()
+    with torch.no_grad():
+        above, below = (loss(replace(view, sentence=sentence + sign * step), view).item() for sign in (1, -1))
+    assert (above - below) / 2 == pytest.approx((sentence.grad * step).sum().item(), rel=1e-5)
+
+
+def test_the_noise_is_drawn_in_training_alone(encoder):
+    view, loss = encoded(encoder), made(encoder, noise=0.825)
+    assert loss(view, view).item() != loss(view, view).item()
+    loss.eval()
+    assert loss(view, view).item() == pytest.approx(by_hand(loss, encoder, view, view), abs=1e-9)
+
+
+def test_the_head_is_the_checkpoint_s_own(encoder, tmp_path):
+    assert made(encoder).notices() == []
+    plain = TransformerEncoder(str(tiny_bert(tmp_path)), "mean")
+    (notice,) = Denoising(plain, layers=1).notices()
+    assert "has no prediction head, so a fresh one is trained" in notice
+
+
+def test_what_does_not_fit_is_refused(encoder, tmp_path):
+    plain = TransformerEncoder(str(tiny_bert(tmp_path)), "mean")
+    view = encoded(plain)
+    with pytest.raises(CseError, match='places = "text" needs a template'):
+        Denoising(plain, layers=1, places="text")(view, view)
+    with pytest.raises(CseError, match="for 3 attention heads"):
+        Denoising(plain, attention_heads=3)
+    plain.attach({"projection": Projection(width=8)})
+    with pytest.raises(CseError, match="sentence vectors are 8 wide, token vectors 16"):
+        Denoising(plain)

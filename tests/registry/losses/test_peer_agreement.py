@@ -1,0 +1,54 @@
+import math
+
+import pytest
+import torch
+
+from registry.losses.peer_agreement import PeerAgreement
+from tests.registry.losses.test_peer_positives import distribution, draw
+
+
+def literal(one, other, temperature, compare, reduction):
+    (anchor, positives), (peer, peers) = one, other
+    if compare == "within":
+        found = distribution(anchor, positives, anchor, temperature)
+        wanted = distribution(peer, peers, peer, temperature)
+    else:
+        found = distribution(anchor, peers, peer, temperature)
+        wanted = distribution(peer, positives, anchor, temperature)
+    total = sum(q * math.log(q / p) for ps, qs in zip(found, wanted, strict=True) for p, q in zip(ps, qs, strict=True))
+    return total / len(found) / (len(found[0]) if reduction == "cells" else 1)
+
+
+@pytest.mark.parametrize("compare", ["within", "across"])
+@pytest.mark.parametrize("reduction", ["cells", "rows"])
+@pytest.mark.parametrize(("n", "k"), [(1, 2), (2, 1), (5, 3)])
+def test_matches_the_equation(n, k, compare, reduction):
+    one, other = draw(n, k, seed=1), draw(n, k, seed=2)
+    found = PeerAgreement(compare, 0.3, reduction)(*one, *other)
+    assert found.item() == pytest.approx(literal(one, other, 0.3, compare, reduction), abs=1e-9)
+
+
+def test_one_network_agrees_with_itself():
+    one = draw(4, 3)
+    for compare in ("within", "across"):
+        assert PeerAgreement(compare)(*one, *one).item() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_value_by_hand():
+    # One network tells two sentences apart, e^{1/τ} = 3 against 1; for its peer all are one: (3/4, 1/4) and (1/2, 1/2).
+    anchor, peer = torch.eye(2, dtype=torch.float64), torch.ones(2, 2, dtype=torch.float64)
+    found = PeerAgreement("within", 1 / math.log(3), "rows")(anchor, (anchor,), peer, (peer,))
+    assert found.item() == pytest.approx(math.log(1 / 2 / (3 / 4)) / 2 + math.log(1 / 2 / (1 / 4)) / 2, abs=1e-9)
+
+
+def test_gradient_is_exact_and_reaches_both_networks():
+    (anchor, positives), (peer, peers) = draw(3, 2, seed=1), draw(3, 2, seed=2)
+    views = [view.requires_grad_() for view in (anchor, *positives, peer, *peers)]
+    for compare in ("within", "across"):
+        loss = PeerAgreement(compare, 0.5)
+
+        def value(a, b, c, d, e, f, loss=loss):
+            return loss(a, (b, c), d, (e, f))
+
+        assert torch.autograd.gradcheck(value, views)
+        assert all(bool(g.any()) for g in torch.autograd.grad(value(*views), views))

@@ -1,0 +1,119 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError
+from registry.losses import masked_language_modelling as prediction
+from registry.losses.reconstruction import Reconstruction
+from tests.fakes import FakeEncoder
+from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta, with_prediction_head
+
+
+def parts(folder, make=tiny_bert, **params):
+    model = str(with_prediction_head(make(folder)))
+    encoder = TransformerEncoder(model, dropout=0.0).double()
+    loss = Reconstruction(encoder, **params).double().eval()
+    for parameter in loss.cross.parameters():  # so that the vector matters
+        torch.nn.init.normal_(parameter, std=0.3)
+    return encoder, loss
+
+
+def encoded(encoder, count=3, seed=0):
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(count, seed), 32))
+    return encoder.encode(tokens, encoder.embed(tokens))
+
+
+def as_transformers(encoder, loss):
+    """Return transformers' own decoder with the encoder's weights and the loss's cross-attention."""
+    model = (
+        AutoModelForCausalLM.from_pretrained(encoder.model, is_decoder=True, add_cross_attention=True).double().eval()
+    )
+    for block, cross in zip(model.base_model.encoder.layer, loss.cross, strict=True):
+        block.crossattention.load_state_dict(cross.state_dict())
+    return model
+
+
+def literal(model, damaged, whole):
+    """Sentence by sentence, without padding."""
+    total, count = 0.0, 0
+    for row in range(whole.tokens.rows):
+        ids = whole.tokens.ids[row][whole.tokens.mask[row] == 1].tolist()
+        found = model(torch.tensor([ids[:-1]]), encoder_hidden_states=damaged.sentence[row].view(1, 1, -1))
+        for scores, target in zip(found.logits[0].tolist(), ids[1:], strict=True):
+            total += math.log(sum(map(math.exp, scores))) - scores[target]
+            count += 1
+    return total / count
+
+
+@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
+@pytest.mark.parametrize("count", [1, 3])
+def test_is_transformers_own_decoder(tmp_path, make, count):
+    encoder, loss = parts(tmp_path, make)
+    damaged, whole = encoded(encoder, count, 1), encoded(encoder, count, 2)
+    expected = literal(as_transformers(encoder, loss), damaged, whole)
+    assert loss(damaged, whole).item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_token_sees_none_that_comes_later(tmp_path):
+    encoder, loss = parts(tmp_path)
+    whole = encoded(encoder, 2)
+    states = loss._decoded(whole.embeddings, whole.sentence)
+    other = whole.embeddings.clone()
+    other[:, 3:] += 1.0
+    assert torch.equal(loss._decoded(other, whole.sentence)[:, :3], states[:, :3])
+    assert not torch.allclose(loss._decoded(whole.embeddings, whole.sentence + 1.0), states, atol=1e-2)
+
+
+def test_gradient_is_exact(tmp_path):
+    encoder, loss = parts(tmp_path)
+    damaged, whole = encoded(encoder, 2, 1), encoded(encoder, 2, 2)
+    inputs = [part.detach().requires_grad_() for part in (damaged.sentence, whole.embeddings)]
+
+    def value(sentence, embeddings):
+        return loss(replace(damaged, sentence=sentence), replace(whole, embeddings=embeddings))
+
+    assert torch.autograd.gradcheck(value, inputs, fast_mode=True)
+
+
+def test_the_decoder_trains_the_encoder_and_its_own_cross_attention_alone(tmp_path):
+    encoder, loss = parts(tmp_path)
+    view = encoded(encoder)
+    loss(view, view).backward()
+    assert {name.partition(".")[0] for name, _ in loss.named_parameters()} == {"cross", "predict"}
+    assert all(bool(p.grad.any()) for p in loss.cross[0].output.parameters())
+    assert bool(encoder.backbone.encoder.layer[0].attention.self.key.weight.grad.any())
+
+
+def test_dropout_follows_the_loss(tmp_path):
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path)))
+    loss = Reconstruction(encoder, initial="fresh").eval()
+    view = encoded(encoder)
+    assert torch.equal(loss(view, view), loss(view, view))
+    assert encoder.backbone.encoder.training
+    loss.train()
+    assert not torch.equal(loss(view, view), loss(view, view))
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    with pytest.raises(CseError, match="no blocks"):
+        Reconstruction(FakeEncoder(4))
+    with pytest.raises(CseError, match="no blocks"):
+        Reconstruction(TransformerEncoder(str(tiny_albert(tmp_path))))
+    encoder, loss = parts(tmp_path)
+    view = encoded(encoder)
+    with pytest.raises(CseError, match=r"8 wide.* 16"):
+        loss(replace(view, sentence=view.sentence[:, :8]), view)
+
+
+def test_devices_average_to_the_whole_batch(tmp_path, monkeypatch):
+    encoder, loss = parts(tmp_path)
+    one, other = encoded(encoder, 2, 1), encoded(encoder, 2, 4)
+    sums = [loss(view, view).item() * int((view.tokens.mask.sum(1) - 1).sum()) for view in (one, other)]
+    counts = [int((view.tokens.mask.sum(1) - 1).sum()) for view in (one, other)]
+    monkeypatch.setattr(prediction, "world_size", lambda: 2)
+    monkeypatch.setattr(prediction, "sum_devices", lambda _: torch.tensor(sum(counts)))
+    assert (loss(one, one) + loss(other, other)).item() / 2 == pytest.approx(sum(sums) / sum(counts), rel=1e-9)

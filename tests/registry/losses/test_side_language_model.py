@@ -1,0 +1,194 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import BertModel
+
+from cse_cli.training.checkpoint import method_state
+from cse_cli.training.method import BoundView, Method, Term
+from registry import LOSSES
+from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError
+from registry.losses import masked_language_modelling as prediction
+from registry.losses.side_language_model import SideLanguageModel
+from registry.tokens import Encoded, Tokens
+from tests.fakes import FakeEncoder
+from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, with_prediction_head
+
+EVERY = {"masking": 1.0, "mask_share": 1.0, "random_share": 0.0}
+"""Every word becomes [MASK]: chance plays no part."""
+
+
+def parts(folder, make=tiny_bert, **params):
+    encoder = TransformerEncoder(str(make(folder)), dropout=0.0)
+    settings = {"frozen_layers": 1, "trained_layers": 1, **EVERY, **params}
+    return encoder, SideLanguageModel(encoder, **settings).eval()
+
+
+def encoded(encoder, count=3, seed=0):
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(count, seed), 32))
+    return encoder.encode(tokens, encoder.embed(tokens))
+
+
+def log_softmax_of(head, words, state, target):
+    """Return the logarithm of the probability of a token, number by number."""
+    bent = []
+    for weights, bias in zip(head.dense.weight.tolist(), head.dense.bias.tolist(), strict=True):
+        x = sum(w * s for w, s in zip(weights, state, strict=True)) + bias
+        bent.append(x * (1 + math.erf(x / math.sqrt(2))) / 2)
+    mean = sum(bent) / len(bent)
+    spread = math.sqrt(sum((b - mean) ** 2 for b in bent) / len(bent) + head.norm.eps)
+    scaled = [
+        (b - mean) / spread * g + c
+        for b, g, c in zip(bent, head.norm.weight.tolist(), head.norm.bias.tolist(), strict=True)
+    ]
+    scores = [
+        sum(e * s for e, s in zip(word, scaled, strict=True)) + c
+        for word, c in zip(words.tolist(), head.bias.tolist(), strict=True)
+    ]
+    return scores[target] - math.log(sum(map(math.exp, scores)))
+
+
+def literal(folder, loss, views):
+    """Row by row without padding, by transformers' own embedding layer and blocks, then number by number."""
+    model = BertModel.from_pretrained(folder).to(loss.trained.dtype).eval()
+    block = loss.trained.encoder.layer[0]
+    total, count = 0.0, 0
+    for view in views:
+        for row in range(view.tokens.rows):
+            length = int(view.tokens.mask[row].sum())
+            ids = view.tokens.ids[row : row + 1, :length]
+            special = (ids == 2) | (ids == 3)
+            states = model.encoder.layer[0](model.embeddings(input_ids=torch.where(special, ids, 4))).clone()
+            states[0, 0] = view.before_heads[row]
+            made = block(states)[0]
+            for place in (~special[0]).nonzero().flatten().tolist():
+                total -= log_softmax_of(
+                    loss.restore.head, loss.restore.decoder, made[place].tolist(), int(ids[0, place])
+                )
+                count += 1
+    return total / count
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_matches_the_literal_version(tmp_path, count):
+    encoder, loss = parts(tmp_path)
+    encoder.double()
+    loss.double()
+    views = encoded(encoder, count, 1), encoded(encoder, count, 2)
+    assert loss(*views).item() == pytest.approx(literal(tmp_path / "tiny", loss, views), abs=1e-9)
+
+
+def test_no_frozen_layer_is_the_embedding_layer(tmp_path):
+    encoder, loss = parts(tmp_path, frozen_layers=0)
+    tokens = encoded(encoder).tokens
+    real = tokens.mask == 1
+    assert torch.equal(loss.frozen(tokens)[real], encoder.embed(tokens)[real])
+
+
+def test_the_frozen_layers_stay_as_they_were_and_without_dropout(tmp_path):
+    encoder, loss = parts(tmp_path)
+    tokens = encoded(encoder).tokens
+    before = loss.frozen(tokens)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(1.0)
+    loss.train()
+    assert torch.equal(loss.frozen(tokens), before)
+    assert loss.trained.training
+
+
+def test_half_of_the_words_are_hidden_anew_in_each_copy(tmp_path):
+    encoder, loss = parts(tmp_path, masking=0.5)
+    seen = []
+    loss.frozen.register_forward_pre_hook(lambda _, given: seen.append(given[0].ids))
+    torch.manual_seed(0)
+    view = encoded(encoder, 8)
+    loss(view, view)
+    first, second = (seen[0].chunk(2)[i] == encoder.vocabulary.mask for i in (0, 1))
+    assert first.any()
+    assert second.any()
+    assert not torch.equal(first, second)
+    assert not (first | second)[:, 0].any()
+
+
+def test_gradient_is_exact(tmp_path):
+    encoder, loss = parts(tmp_path)
+    encoder.double()
+    loss.double()
+    anchor, positive = encoded(encoder, 2, 1), encoded(encoder, 2, 2)
+    inputs = [view.sentence.detach().requires_grad_() for view in (anchor, positive)]
+
+    def value(one, other):
+        return loss(replace(anchor, sentence=one), replace(positive, sentence=other))
+
+    assert torch.autograd.gradcheck(value, inputs, fast_mode=True)
+
+
+def test_gradient_reaches_the_encoder_by_the_sentence_vector_alone(tmp_path):
+    encoder, loss = parts(tmp_path)
+    view = encoded(encoder)
+    cut = replace(view, sentence=view.sentence.detach())
+    loss(cut, cut).backward()
+    assert all(parameter.grad is None for parameter in encoder.parameters())
+    assert all(p.grad is None and not p.requires_grad for p in loss.frozen.parameters())
+    assert all(p.grad is not None and bool(p.grad.any()) for p in loss.trained.encoder.layer[0].output.parameters())
+    loss(view, view).backward()
+    assert bool(encoder.backbone.embeddings.word_embeddings.weight.grad.any())
+
+
+def test_fresh_layers_are_not_the_encoders(tmp_path):
+    encoder, loss = parts(tmp_path, trained_layers=3)
+    layers = loss.trained.encoder.layer
+    assert len(layers) == 3
+    weights = [layer.intermediate.dense.weight for layer in (*layers, encoder.backbone.encoder.layer[0])]
+    assert all(not torch.equal(a, b) for i, a in enumerate(weights) for b in weights[:i])
+    assert float(layers[0].intermediate.dense.weight.detach().std()) == pytest.approx(0.02, rel=0.2)
+
+
+def test_the_heads_of_the_checkpoint_and_the_notice_without_one(tmp_path):
+    encoder, loss = parts(tmp_path)
+    assert "no prediction head" in loss.notices()[0]
+    assert loss.notices() == []
+    with_prediction_head(tmp_path / "tiny")
+    assert SideLanguageModel(encoder, frozen_layers=1).notices() == []
+
+
+def test_checkpoints_leave_the_frozen_layers_out(tmp_path):
+    encoder, loss = parts(tmp_path)
+    views = {name: BoundView("online", []) for name in ("anchor", "positive")}
+    term = Term(LOSSES["side_language_model"], 1e-5, {name: name for name in views}, queue=False)
+    state = method_state(Method({"online": encoder}, views, None, {"side": loss}, {"side": term}))
+    assert not any("frozen" in key for key in state)
+    assert any(key.startswith("losses.side.trained.encoder.layer.0") for key in state)
+
+
+def test_other_architectures(tmp_path):
+    encoder, loss = parts(tmp_path, tiny_electra)
+    assert torch.isfinite(loss(encoded(encoder), encoded(encoder)))
+    with pytest.raises(CseError, match="0 layers of its own"):
+        parts(tmp_path, tiny_albert)
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    with pytest.raises(CseError, match=r"frozen_layers = 3.* 2 layers"):
+        parts(tmp_path, frozen_layers=3)
+    with pytest.raises(CseError, match="FakeEncoder"):
+        SideLanguageModel(FakeEncoder(4))
+    encoder, loss = parts(tmp_path)
+    view = replace(encoded(encoder), sentence=torch.zeros(3, 8))
+    with pytest.raises(CseError, match=r"8 wide.* 16"):
+        loss(view, view)
+
+
+def test_devices_average_to_the_whole_batch(tmp_path, monkeypatch):
+    encoder, loss = parts(tmp_path)
+    one, other = encoded(encoder, 2, 1), encoded(encoder, 2, 4)
+    both = Tokens.stack({"one": one.tokens, "other": other.tokens})
+    whole = Encoded(torch.cat([one.sentence, other.sentence]), one.embeddings, one.hidden, both)
+    expected = loss(whole, whole).item()
+    words = sum(int((view.tokens.mask.sum(1) - 2).sum()) for view in (one, other))
+    monkeypatch.setattr(prediction, "world_size", lambda: 2)
+    monkeypatch.setattr(prediction, "sum_devices", lambda count: torch.tensor(2 * words))
+    assert (loss(one, one) + loss(other, other)).item() / 2 == pytest.approx(expected, rel=1e-5)

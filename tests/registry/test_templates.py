@@ -1,0 +1,127 @@
+"""Sentences in a template: ids, lengths, and where the sentence stands."""
+
+import pickle
+
+import pytest
+import torch
+
+from registry.errors import CseError
+from registry.masking import Masking
+from registry.tokens import Pieces, Sample, Tokens
+from registry.vocabulary import HubVocabulary
+from tests.registry.test_vocabulary_pairs import byte_level_roberta
+from tests.tiny import tiny_bert
+
+BERT = 'This sentence of "{text}" means {mask}.'
+ROBERTA = "This sentence : ' {text} ' means {mask}."
+TEXTS = ["A cat sees the dog.", "", "the unfinished", "Colourless green ideas sleep furiously"]
+
+
+def by_hand(vocabulary, template, text):
+    """What the tokenizer makes of the whole string at once."""
+    whole = template.replace("{mask}", vocabulary.tokenizer.mask_token).replace("{text}", text)
+    return vocabulary.tokenizer(whole)["input_ids"]
+
+
+def test_ids_are_those_of_the_string_built_by_hand_for_a_bert_tokenizer():
+    vocabulary = HubVocabulary("mini_en", BERT)
+    assert vocabulary.ids(TEXTS, 64) == [by_hand(vocabulary, BERT, text) for text in TEXTS]
+
+
+def test_ids_are_those_of_the_string_built_by_hand_for_a_byte_level_tokenizer(tmp_path):
+    vocabulary = HubVocabulary(str(byte_level_roberta(tmp_path)), ROBERTA)
+    texts = [text for text in TEXTS if text]
+    assert vocabulary.ids(texts, 64) == [by_hand(vocabulary, ROBERTA, text) for text in texts]
+
+
+def test_cached_ids_and_assembled_pieces_are_one():
+    vocabulary = HubVocabulary("mini_en", BERT)
+    padded = vocabulary.pad(vocabulary.ids(TEXTS, 16))
+    made = vocabulary.tokens([Sample(text) for text in TEXTS], 16)
+    for name in ("ids", "mask", "types", "positions", "text"):
+        assert torch.equal(getattr(padded, name), getattr(made, name))
+
+
+def test_lengths_do_not_count_the_template():
+    plain, vocabulary = HubVocabulary("mini_en"), HubVocabulary("mini_en", BERT)
+    long = " ".join(["cat"] * 50)
+    sentence = plain.ids([long], 12)[0][1:-1]
+    row = vocabulary.ids([long], 12)[0]
+    assert len(sentence) == 10
+    template = by_hand(vocabulary, BERT, "")
+    assert len(row) == len(template) + 10
+    assert vocabulary.longest(len(row)) == 12
+    assert vocabulary.room(12) == plain.room(12) == 10
+
+
+def test_tokens_say_where_the_sentence_stands():
+    vocabulary = HubVocabulary("mini_en", BERT)
+    tokens = vocabulary.pad(vocabulary.ids(TEXTS, 16))
+    pieces = vocabulary.pieces([Sample(text) for text in TEXTS], 16)
+    for row, piece in enumerate(pieces):
+        assert tuple(tokens.ids[row][tokens.text[row] == 1].tolist()) == piece.first
+
+
+def test_a_template_with_two_gaps_holds_the_sentence_twice():
+    template = "a {text} is a {text}"
+    vocabulary = HubVocabulary("mini_en", template)
+    (row,) = vocabulary.ids(["cat dog"], 16)
+    assert row == by_hand(vocabulary, template, "cat dog")
+    assert vocabulary.pad([row]).text.tolist() == [[0, 0, 1, 1, 0, 0, 1, 1, 0]]
+    assert vocabulary.longest(9) == 4
+
+
+def test_stacking_and_padding_keep_the_places():
+    vocabulary = HubVocabulary("mini_en", BERT)
+    short, long = (vocabulary.pad(vocabulary.ids([text], 32)) for text in ("cat", "the cat sees the dog"))
+    stacked = Tokens.stack({"a": short, "b": long})
+    assert torch.equal(stacked.text[0, : short.length], short.text[0])
+    assert stacked.text[0, short.length :].sum() == 0
+    plain = HubVocabulary("mini_en")
+    mixed = Tokens.stack({"a": short, "b": plain.pad(plain.ids(["the cat"], 32))})
+    assert torch.equal(mixed.text[1], mixed.mask[1])
+
+
+def test_a_vocabulary_with_a_template_travels_and_has_a_fingerprint_of_its_own():
+    vocabulary = HubVocabulary("mini_en", BERT)
+    again = pickle.loads(pickle.dumps(vocabulary))
+    assert again.ids(TEXTS, 16) == vocabulary.ids(TEXTS, 16)
+    other = vocabulary.with_template("{text}: {mask}")
+    assert len({vocabulary.fingerprint, other.fingerprint, HubVocabulary("mini_en").fingerprint}) == 3
+    assert vocabulary.with_template(BERT) is vocabulary
+
+
+def test_no_word_of_the_template_is_hidden():
+    vocabulary = HubVocabulary("mini_en", BERT)
+    tokens = vocabulary.pad(vocabulary.ids(TEXTS, 16))
+    _, hidden = Masking.of("test", vocabulary, 1.0, 0.8, 0.1).hide(tokens)
+    assert torch.equal(hidden, tokens.text == 1)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("This means {mask}.", "has no gap for the sentence"),
+        ('"{text}" or {text}', "has a space before one gap and none before another"),
+    ],
+)
+def test_templates_that_cannot_be_filled_are_refused(template, message):
+    with pytest.raises(CseError, match=message):
+        HubVocabulary("mini_en", template)
+
+
+def test_a_pair_has_no_place_in_a_template():
+    with pytest.raises(CseError, match="a template takes one sentence"):
+        HubVocabulary("mini_en", BERT).assemble([Pieces((7,), (8,))])
+
+
+def test_a_view_may_not_drop_the_mask_that_the_encoder_reads():
+    with pytest.raises(CseError, match=r"has no \{mask\}"):
+        HubVocabulary("mini_en", BERT).with_template("{text} .")
+
+
+def test_a_tokenizer_without_a_mask_token_says_so(tmp_path):
+    vocabulary = HubVocabulary(str(tiny_bert(tmp_path)), BERT)
+    vocabulary.tokenizer.mask_token = None
+    with pytest.raises(CseError, match="has no mask token for the template"):
+        vocabulary.ids(["a cat"], 16)
