@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Protocol, Self, cast
 
-from rich.console import Console
+from rich.console import Console as RichConsole
+from rich.console import ConsoleOptions, RenderableType
 from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import (
@@ -31,9 +32,29 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.segment import Segment
 from rich.table import Column
 
 from cse_cli.core.formatting import duration
+from cse_cli.core.terminal import printable, unfiltered
+
+
+class Console(RichConsole):
+    """Rich's console, which sends no control character but its own.
+
+    Args:
+        stderr: Write to stderr, not to stdout.
+        file: Write there instead.
+        settings: Of Rich's console.
+    """
+
+    def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, **settings: Any) -> None:
+        super().__init__(file=unfiltered(file or (sys.stderr if stderr else sys.stdout)), stderr=stderr, **settings)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield what a renderable comes to, the control characters of its texts written out."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
 @dataclass(frozen=True)
@@ -380,7 +401,7 @@ def stdout_console() -> Iterator[Console]:
     width = shutil.get_terminal_size().columns if terminal else UNBOUND
     text = io.StringIO()
     yield Console(file=text, force_terminal=terminal, width=width, highlight=False)
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().split("\n")[:-1]))
+    unfiltered(sys.stdout).write("".join(f"{line.rstrip()}\n" for line in text.getvalue().split("\n")[:-1]))
     sys.stdout.flush()  # before anything that follows on stderr
 
 

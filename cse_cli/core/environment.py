@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import subprocess
 from functools import lru_cache
 from importlib.metadata import distributions
 from importlib.util import find_spec
@@ -20,6 +19,11 @@ _NAMED = ("torch", "transformers", "datasets", "mlflow", "numpy", "tokenizers", 
 _SETTINGS = re.compile(r"CSE_\w+|OMP_NUM_THREADS|CUDA_VISIBLE_DEVICES|HF_HUB_OFFLINE|HF_HOME|MLFLOW_\w+|CUBLAS_\w+")
 # Read by MLflow as a secret, or a URI that may carry one.
 _SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|_KEY")
+# SQLAlchemy takes a password with blanks in it.
+_ADDRESS = re.compile(r"([a-z][\w+.-]*://)((?<!http://)(?<!https://)[^\s:/?#@]*:[^@\n]*@\S*|\S*)", re.IGNORECASE)
+_SECRET_OPTION = re.compile(
+    r"([?&;]\w*(?:password|passwd|pwd|phrase|secret|token|key|odbc_connect)=)[^&;\s]+", re.IGNORECASE
+)
 DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -28,7 +32,8 @@ DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
 """Settings of MLflow in this process where the environment does not set them."""
-_GIT_SECONDS = 5
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_LONGEST_LINE = 4096
 
 
 def environment(recipe: Path | None = None) -> dict[str, Any]:
@@ -77,36 +82,65 @@ def settings() -> dict[str, str]:
     return {name: without_password(value) for name, value in found.items() if DEFAULTS.get(name) != value}
 
 
-def without_password(address: str) -> str:
-    """Return the address without its password: it goes into messages and reports."""
-    return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", address)
+def without_password(text: str) -> str:
+    """Return an address, or a text with addresses in it, as it may be shown and kept: without passwords and tokens.
+
+    Programs do not agree where a password ends (SQLAlchemy: at the first "@", urllib: at the last one before "/"), so
+    it is taken to end at the last "@" of the address.
+    """
+    return _SECRET_OPTION.sub(r"\1***", _ADDRESS.sub(_without_user, text))
+
+
+def _without_user(address: re.Match[str]) -> str:
+    scheme, rest = address.groups()
+    before, at, host = rest.rpartition("@")
+    user, colon, secret = before.partition(":")
+    web = scheme.lower() in ("http://", "https://")
+    if not at or re.search(r"[/?#]", user) or (web and re.match(r"\d*[/?#]", secret)):
+        return address[0]  # no "@", or one after the server's name and port
+    if web and not secret:
+        return f"{scheme}***@{host}"
+    return f"{scheme}{user}:***@{host}" if colon else address[0]
 
 
 def git_commit(path: Path) -> str | None:
-    """Return the commit of the repository a file or folder belongs to, with "+" when something there is uncommitted.
+    """Return the commit that the repository around a file or folder is at, whatever is changed there since.
+
+    Read from the repository's files: git itself would run the programs that a stranger's `.git/config` names.
 
     Returns:
-        None outside a repository, before its first commit, for a file it ignores, or where git is not installed.
+        None outside a repository, before its first commit, or where refs are kept in a form of their own.
     """
     path = path.absolute()
-    folder = path if path.is_dir() else path.parent
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None or _git(folder, "check-ignore", "--quiet", str(path)) is not None:
-        return None
-    unknown = path.is_file() and _git(folder, "ls-files", "--error-unmatch", str(path)) is None
-    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return f"{commit}+" if changed or unknown else commit
+    for folder in (path, *path.parents):
+        if (folder / ".git").exists():
+            return _head(folder / ".git")
+    return None
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
-    """Return what git prints, or None where it fails."""
-    # Optional locks would write the index of the user's repository.
-    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+def _head(entry: Path) -> str | None:
+    """Return the commit of a repository, given its `.git`: a folder, or the file of a worktree that names one."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        folder = entry if entry.is_dir() else entry.parent / _line(entry).removeprefix("gitdir: ")
+        common = folder / _line(folder / "commondir") if (folder / "commondir").is_file() else folder
+        commit = _line(folder / "HEAD")
+        if commit.startswith("ref: "):
+            name = commit.removeprefix("ref: ")
+            places = (place for place in (folder / name, common / name) if place.is_file())
+            commit = _line(found) if (found := next(places, None)) else _packed(common, name)
+    except (OSError, ValueError):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return commit if _COMMIT.fullmatch(commit) else None
+
+
+def _line(file: Path) -> str:
+    with file.open(encoding="utf-8") as lines:
+        return lines.readline(_LONGEST_LINE).strip()
+
+
+def _packed(common: Path, name: str) -> str:
+    with (common / "packed-refs").open(encoding="utf-8") as lines:
+        return next((line.split()[0] for line in lines if line.split()[1:] == [name]), "")
 
 
 @lru_cache(maxsize=1)

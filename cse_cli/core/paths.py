@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from registry.errors import TrackingError
-from registry.paths import state_directory
+from registry.paths import make_folder, state_directory
 
 
 def home() -> Path:
@@ -18,17 +18,21 @@ def require_home() -> Path:
     """Return the state directory, made where it is missing.
 
     Raises:
-        TrackingError: It cannot be written.
+        TrackingError: It cannot be written, or a file is in the way.
     """
     folder = home()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with TemporaryFile(dir=folder):
-            return folder
+            pass
     except OSError as error:
         raise TrackingError(
             f"the state directory {folder} cannot be written: {error.strerror}", "set CSE_HOME to another folder"
         ) from error
+    for part in (runs(), cache(), folder / "artifacts"):
+        if part.exists() and not part.is_dir():
+            raise TrackingError(f"{part} is a file, and should be a folder", "move it away, and run this again")
+    return folder
 
 
 def cache() -> Path:

@@ -31,7 +31,7 @@ class Versions(BaseModel):
     """What ran.
 
     Args:
-        git: Commit of the recipe's repository, with "+" when it has uncommitted changes.
+        git: Commit that the recipe's repository was at; changes not committed are not seen.
     """
 
     model_config = ConfigDict(frozen=True)

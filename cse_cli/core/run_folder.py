@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -26,6 +27,12 @@ STATUS = "status.json"
 STOP = "stop"
 """Name of the file by whose presence a run is asked to stop."""
 
+MODEL = "model"
+"""Name of the folder of the selected model."""
+
+MODEL_DIGESTS = "model.sha256"
+"""Name of the file with the SHA-256 of each of the model's files, as `sha256sum --check` reads it."""
+
 FREE_ON_RESUME = frozenset({"title", "description", "tune", "paper"})
 """Top-level keys that may differ between a run and its resumption: they change no number."""
 
@@ -40,7 +47,7 @@ class RunFolder:
         source: File the recipe was read from.
         resolved: The resolved recipe, the run's own seed in it.
         commits: Repository of the hub → the commit that the run uses, also when it is resumed.
-        store: Address of the tracking store that has it, without a password; empty where an older version wrote it.
+        store: Name of the tracking store that has it (`location.kept`), without a password; empty in older folders.
     """
 
     run_id: str
@@ -69,10 +76,14 @@ class RunFolder:
         }  # fmt: skip
         write_atomically(self.path / "run.json", json.dumps(document, indent=1))
 
+    def is_made(self) -> bool:
+        """Return whether it says what `create` writes: only then can the run be resumed."""
+        return (self.path / "run.json").exists()
+
     def close(self) -> None:
         """Mark the run finished and delete its checkpoints: nothing is left to resume, or to stop."""
         (self.path / FINISHED).touch()
-        for file in (*self.path.glob("*.pt"), self.path / STATUS, self.path / STOP):
+        for file in (*self.path.glob("*.pt"), *self.path.glob("*.partial"), self.path / STATUS, self.path / STOP):
             file.unlink(missing_ok=True)
 
     def demand_unfinished(self) -> None:
@@ -162,5 +173,42 @@ def unfinished_runs(resolved: Mapping[str, Any]) -> list[RunFolder]:
 
 def model_of_run(run: str) -> str | None:
     """Return the folder of the model a finished run saved, or None where `run` is no run id."""
-    matching = [path for path in runs().glob(f"{run}*/model") if path.is_dir()] if run.isalnum() else []
+    matching = [path for path in runs().glob(f"{run}*/{MODEL}") if path.is_dir()] if run.isalnum() else []
     return str(matching[0]) if len(matching) == 1 else None
+
+
+def note_model_digests(folder: Path) -> str:
+    """Write the digests of the model that a run has saved in its folder, and return what was written."""
+    files = sorted(file for file in (folder / MODEL).rglob("*") if file.is_file() and file.name != "README.md")
+    text = "".join(f"{_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    write_atomically(folder / MODEL_DIGESTS, text)
+    return text
+
+
+def checked_model_of_run(run: str) -> str | None:
+    """Return the same as `model_of_run`, once its files are found to be those that the run saved.
+
+    It takes a second a GB of one core. `run` may also be the model's folder. A model of a version that noted no digests
+    is not looked at.
+
+    Raises:
+        CseError: One of them has changed, or is missing.
+    """
+    found = model_of_run(run)
+    notes = Path(found or run).absolute().parent / MODEL_DIGESTS
+    if Path(found or run).name == MODEL and notes.is_file():
+        with notes.open(encoding="utf-8", errors="replace") as lines:
+            for digest, _, name in (line.rstrip("\n").partition("  ") for line in lines):
+                file = notes.parent / name
+                if not file.is_file() or _sha256(file) != digest:
+                    what = "is not what the run saved" if file.is_file() else "is missing"
+                    raise CseError(
+                        f"{file} {what}: {notes} has another SHA-256",
+                        f"copy it back from a backup, or train again: cse run {notes.with_name('resolved.toml')}",
+                    )
+    return found
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

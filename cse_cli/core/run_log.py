@@ -20,6 +20,7 @@ from cse_cli.core.paths import runs
 from cse_cli.core.run_folder import LOG, STOP
 from cse_cli.core.run_status import RunStatus, forget_status
 from registry.errors import CseError, RunFailedError, StopRequested
+from registry.paths import make_folder
 
 STATUS_EVERY = 1.0
 """Seconds between two writes of a run's status, and between two looks for a request to stop."""
@@ -127,7 +128,7 @@ class _FolderScreen(Screen):
 
     def __init__(self, run: RunInfo) -> None:
         self._folder = runs() / run.run_id
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         self._file = _LogFile(self._folder / LOG)
         super().__init__(file_console(self._file))
         self._status = RunStatus.of(run)

@@ -16,7 +16,11 @@ from cse_cli.core.console import RunInfo, to_json
 from cse_cli.core.paths import runs
 from cse_cli.core.processes import is_alive
 from cse_cli.core.run_folder import STATUS
+from cse_cli.core.run_lock import is_held
 from registry.paths import write_atomically
+
+LONG_SILENCE = 300.0
+"""Seconds without a word after which lists say so of a run: it scores, or its machine is gone."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,10 @@ class RunStatus:
     @property
     def is_gone(self) -> bool:
         """Whether its process has ended without a word, which only its own machine can tell."""
-        return self.host == socket.gethostname() and not is_alive(self.pid, str(self.process_started))
+        if self.host != socket.gethostname():
+            return False
+        held = is_held(self.run_id)
+        return not (is_alive(self.pid, str(self.process_started)) if held is None else held)
 
     @property
     def silent_seconds(self) -> float:
@@ -90,8 +97,15 @@ def read_status(run_id: str) -> RunStatus | None:
 
 def is_at_work(run_id: str) -> bool:
     """Tell whether the process of a run of this state directory is at it."""
+    if is_held(run_id):
+        return True
     status = read_status(run_id)
     return status is not None and not status.is_gone
+
+
+def heard_of_lately() -> list[RunStatus]:
+    """Return how far the runs are that are neither gone nor long silent: whatever they use must stay as it is."""
+    return [run for run in all_statuses() if not run.is_gone and run.silent_seconds < LONG_SILENCE]
 
 
 def all_statuses() -> list[RunStatus]:

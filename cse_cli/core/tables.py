@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from cse_cli.core.terminal import printable
+
 EMPHASIS = {
     "ours": "cyan",
     "untrained": "dim",
@@ -131,12 +133,14 @@ def as_rich(table: Table, *, ruled: bool = False, gap: int = 2) -> RichTable:
     for place, (heading, kind) in enumerate(zip([table.label, *table.headings], table.alignment, strict=True)):
         if kind == "p":
             longest = max((len(row.label) for row in table.rows), default=0) if place == 0 else 0
-            rich.add_column(Text(heading), overflow="fold", min_width=min(longest, _LABEL_WIDTH) or None)
+            rich.add_column(Text(printable(heading)), overflow="fold", min_width=min(longest, _LABEL_WIDTH) or None)
         else:
-            rich.add_column(Text(heading), justify="right" if kind == "r" else "left", no_wrap=True)
+            rich.add_column(Text(printable(heading)), justify="right" if kind == "r" else "left", no_wrap=True)
     for row in table.rows:
-        label = Text(f"{'  ' if row.below else ''}{row.label}")
-        cells = (Text(cell.text, " ".join(filter(None, ("bold" * cell.strong, cell.style)))) for cell in row.cells)
+        label = Text(f"{'  ' if row.below else ''}{printable(row.label)}")
+        cells = (
+            Text(printable(cell.text), " ".join(filter(None, ("bold" * cell.strong, cell.style)))) for cell in row.cells
+        )
         rich.add_row(label, *cells, style=EMPHASIS.get(row.emphasis))
     return rich
 
@@ -204,7 +208,7 @@ def _markdown_row(row: Row) -> list[str]:
 
 def escape_markdown(text: str) -> str:
     """Return text that Markdown shows as it is, on one line; for where a line does not begin with it."""
-    line = " ".join(text.split())
+    line = printable(" ".join(text.split()))
     line = re.sub(r"([\\`*\[\]|~$])", r"\\\1", line)
     line = re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", line)  # inside a word it is only a letter
     return re.sub(r"&(?=#?\w+;)", "&amp;", line).replace("<", "&lt;")
@@ -212,14 +216,38 @@ def escape_markdown(text: str) -> str:
 
 def as_csv(table: Table) -> str:
     """Return headings and rows as comma-separated values."""
+    return csv_lines(table.texts)
+
+
+def csv_lines(rows: Iterable[Iterable[object]]) -> str:
+    """Return comma-separated values that a spreadsheet takes for what they are: no text of them for a formula."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(table.texts)
+    lines = ([_no_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
 
 
+_FORMULA = re.compile(r"\s*[=@]|\s*[+-](?![\d\s.,:;%()<…±−+-]*$)|[\t\r\n]")
+"""How a text begins that spreadsheets compute; with a sign, unless it is a number or a range of numbers."""
+
+
+def _no_formula(text: str) -> str:
+    return f"'{text}" if _FORMULA.match(text) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def as_tsv(table: Table) -> str:
-    """Return headings and rows as tab-separated lines, as a pipe gets them."""
-    return "".join("\t".join(line) + "\n" for line in table.texts)
+    """Return headings and rows as tab-separated lines, as a pipe gets them: one line a row whatever its texts are."""
+    return "".join(
+        "\t".join(re.sub(r"[\t\r\n]+", " ", printable(text)) for text in line) + "\n" for line in table.texts
+    )
 
 
 def as_latex(table: Table, remarks: Sequence[str] = ()) -> str:
@@ -272,5 +300,6 @@ _LATEX = {
 
 def escape_latex(text: str) -> str:
     """Return text that LaTeX prints as it is; letters that its plain fonts lack are named by their code."""
-    known = "".join(_LATEX.get(letter, letter) for letter in text)
+    line = printable(re.sub(r"[\t\r\n\f\v]+", " ", text))  # an empty line would end a caption
+    known = "".join(_LATEX.get(letter, letter) for letter in line)
     return re.sub(r"[^\x00-\x7f\u00c0-\u00ff]", lambda match: rf"\texttt{{U+{ord(match.group()):04X}}}", known)

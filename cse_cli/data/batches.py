@@ -39,12 +39,14 @@ class ViewPlan:
         vocabulary: What tokenises it.
         side: Other columns its augmenters read → what tokenises those.
         augmenters: Its augmenters, in order; those that change text or sub-words act here.
+        dropout: Rate of its encoder's dropout for this view; None for the encoder's own rates.
     """
 
     column: str
     vocabulary: Vocabulary
     side: Mapping[str, Vocabulary] = field(default_factory=dict)
     augmenters: Sequence[Augmenter] = ()
+    dropout: float | None = None
 
     @property
     def changes_text(self) -> bool:
@@ -76,7 +78,7 @@ class ViewPlan:
         for augmenter, rng in drawn:
             pieces = augmenter.on_pieces(pieces, rng)
         if self.reads_whole_text:
-            room = max_length - self.vocabulary.assemble([Pieces(())]).length
+            room = self.vocabulary.room(max_length)
             pieces = [replace(row, first=row.first[:room], second=row.second and row.second[:room]) for row in pieces]
         return pieces
 

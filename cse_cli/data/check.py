@@ -71,7 +71,8 @@ def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         if kind == "study":
             study = load_study(str(path))
             made = cells(study, overrides)
-            known = {"cells": len(made), "seeds": list(study.seed_list)}
+            warnings = dict.fromkeys(line for cell in made if cell.resolved for line in unusual(cell.resolved))
+            known = {"cells": len(made), "seeds": list(study.seed_list), "warnings": list(warnings)}
         else:
             recipe = load(str(path), overrides).recipe
             known = {"hash": recipe.hash(), "warnings": list(unusual(recipe))}

@@ -112,11 +112,15 @@ def pack(
     from cse_cli.data.check import requirements_of
     from cse_cli.data.pack import archive_names, write_archive
     from cse_cli.data.requirements import fetch
+    from registry.catalogue.find import PACKAGE
 
     archive = Path(output or f"{Path(recipes[0]).stem}.tar").expanduser()
     with Screen() as screen:
         here = fetch(requirements_of(recipes), screen.downloading)
-        files = archive_names([path for one in here for path in one.paths])
+        installed = [one.requirement for one in here if one.requirement.name.startswith(PACKAGE)]
+        files = archive_names([path for one in here if one.requirement not in installed for path in one.paths])
+        for one in installed:
+            screen.warned(f"{one.name} is left out, a file of a Python package: install it there ({one.command})")
         packed = write_archive(files, recipes, archive, screen.downloading)
     _show_packed(packed, f"cse data unpack {archive.name}", as_json=json_)
 

@@ -14,6 +14,7 @@ from registry.catalogue.find import data_folder
 from registry.catalogue.hub_sets import quiet_datasets
 from registry.catalogue.sources import require_columns
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
+from registry.paths import expand_user, is_dir, is_file
 
 ROWS = 8192
 """Rows of a table: bounds memory while reading, and the record batches of what is written from them."""
@@ -40,10 +41,10 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
     data = data_folder()
     found: dict[Path, None] = {}
     for pattern in patterns:
-        path = Path(pattern).expanduser()
+        path = expand_user(Path(pattern))
         files = _matching(path.absolute()) or (_matching(data / path) if data is not None else [])
         if not files:
-            what = "no file that can be read in it" if path.is_dir() else "no such file"
+            what = "no file that can be read in it" if is_dir(path) else "no such file"
             below = "" if data is None or path.is_absolute() else f", nor below CSE_DATA ({data})"
             raise MissingError(
                 f"{path.absolute()}: {what}{below}", f"`[data] file` is a path, a folder or a glob of {_KNOWN} files"
@@ -56,12 +57,15 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _matching(path: Path) -> list[Path]:
-    if path.is_dir():
+    if is_dir(path):
         found = (p for p in path.rglob("*") if p.is_file() and text_format(p))
         return sorted(p for p in found if not any(part.startswith((".", "_")) for part in p.relative_to(path).parts))
-    if path.is_file():
+    if is_file(path):
         return [path]
-    return sorted(p for p in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if p.is_file())
+    try:
+        return sorted(p for p in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if p.is_file())
+    except (OSError, ValueError):  # no name of a file, no pattern, or folders that cannot be looked through
+        return []
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """The training text a recipe names, as memory-mapped columns: catalogue data sets, `hf:` data sets, files of one's own.
 
 What is named is read once, by the builders of `datasets`, into an Arrow file of the columns in use; a second start maps
-that file. Every row has a text: blank ones are left out and counted.
+that file, once its checksum is right. Every row has a text: blank ones are left out and counted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
@@ -18,12 +19,12 @@ from filelock import FileLock
 
 from cse_cli.core import paths
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
-from cse_cli.data.tokens import Column, Progress, cache_error, join, tokenise
+from cse_cli.data.tokens import Column, Progress, cache_error, checksum, join, tokenise, warn_of_damage
 from cse_cli.recipe.schema import Data
 from registry import catalogue
 from registry.catalogue import Source
 from registry.errors import CseError
-from registry.paths import write_atomically
+from registry.paths import make_folder, write_atomically
 from registry.tokens import Vocabulary
 
 VERSION = "1"
@@ -282,9 +283,11 @@ def _stored(part: Part, columns: Sequence[str]) -> Stored:
         path = _arrow_file(part, columns)
         try:
             if (content := _known_content(path)) is None:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(path.parent)
                 with FileLock(f"{path}.lock"):
                     if (content := _known_content(path)) is None:  # another process may have made it meanwhile
+                        if path.exists():
+                            warn_of_damage(str(path))
                         content = _write(part, columns, path)
         except OSError as error:
             raise cache_error(path, error) from error
@@ -308,15 +311,17 @@ def _arrow_file(part: Part, columns: Sequence[str]) -> Path:
 
 def _known_content(path: Path) -> Content | None:
     """Return what an Arrow file holds, as noted beside it; None where either is missing or damaged."""
-    import datasets
-    import pyarrow as pa
-
     try:
         note = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         content = Content(note["digest"], dict(note["columns"]), int(note["blank"]), int(note["rows"]))
-        return content if len(datasets.Dataset.from_file(str(path))) == content.rows else None
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        return content if note["crc32"] == _checksum(path, content) else None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _checksum(path: Path, content: Content) -> list[str]:
+    """Return the checksums of an Arrow file and of what is noted of it."""
+    return [checksum(path), f"{zlib.crc32(repr(content).encode()):08x}"]
 
 
 def _write(part: Part, columns: Sequence[str], path: Path) -> Content:
@@ -324,11 +329,15 @@ def _write(part: Part, columns: Sequence[str], path: Path) -> Content:
 
     draft = path.with_suffix(".tmp")
     reader = _Reader(columns)
-    with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_stream(sink, _schema(columns)) as writer:
-        for table in reader.read(part.tables(columns)):
-            writer.write_table(table.combine_chunks())
-    draft.replace(path)
-    write_atomically(path.with_suffix(".json"), json.dumps(asdict(reader.content)))
+    try:
+        with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_stream(sink, _schema(columns)) as writer:
+            for table in reader.read(part.tables(columns)):
+                writer.write_table(table.combine_chunks())
+        note = {**asdict(reader.content), "crc32": _checksum(draft, reader.content)}
+        write_atomically(path.with_suffix(".json"), json.dumps(note))
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
     return reader.content
 
 

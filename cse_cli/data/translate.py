@@ -6,13 +6,12 @@ import hashlib
 import os
 import re
 import sqlite3
-import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
 from filelock import FileLock, Timeout
 
@@ -20,16 +19,15 @@ from cse_cli.core import paths
 from cse_cli.core.devices import choose, limit_torch_threads, worker_devices
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.tokens import Progress
+from cse_cli.data.translation_store import Store
 from cse_cli.data.translator import Batch, Settings, Translator, Workers
 from cse_cli.recipe.schema import Data
 from registry import catalogue
-from registry.errors import CseError
+from registry.errors import CseError, DiskError
+from registry.paths import make_folder, no_room
 
 WINDOW = 4096
 """Sentences that are sorted by length together."""
-
-SAVE_EVERY = 2.0
-"""Seconds of work that a kill may lose."""
 
 HEADER = "text\ttranslation\n"
 _READ = 1000
@@ -241,7 +239,7 @@ def translate_rows(
     same = hashlib.sha256(repr((name, rows.text.fingerprint, rows.column, rows.start, rows.stop)).encode()).hexdigest()
     sent = 0
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with FileLock(folder / f"{same[:32]}.lock", timeout=0), Store(folder / f"{name}.sqlite") as store:
             missing = Untranslated(rows, store, window)
             with closing(translator.translate(missing)) as batches:
@@ -256,61 +254,16 @@ def translate_rows(
     except Timeout as error:
         raise CseError("another process is making this translation", "wait for it: its result is shared") from error
     except sqlite3.DatabaseError as error:
-        raise CseError(
+        kind = DiskError if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" else CseError
+        raise kind(
             f"{folder / name}.sqlite: {error}", "free some disk space, or delete the file: it is made anew"
         ) from error
     except OSError as error:
-        raise CseError(
+        kind = DiskError if no_room(error) else CseError
+        raise kind(
             f"{error.filename or folder}: {error.strerror or error}", "free some disk space, or set CSE_HOME"
         ) from error
     return Translation(output, len(rows), len(rows) - sent, str(output))
-
-
-class Store:
-    """All translations a translator ever made, by the sentence's SHA-256, in one SQLite file.
-
-    Several processes may write at once, and any may be killed. The journal is SQLite's ordinary one: a write-ahead log
-    does not work on the shared file systems where shards of one text meet.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = sqlite3.connect(path, timeout=60)
-        self._file.execute(
-            "CREATE TABLE IF NOT EXISTS translations (sentence BLOB PRIMARY KEY, line TEXT NOT NULL) WITHOUT ROWID"
-        )
-        self._unsaved: dict[str, str] = {}
-        self._saved = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self.commit()
-        finally:
-            self._file.close()
-
-    def find(self, sentences: Collection[str]) -> dict[str, str]:
-        """Return the translations there are."""
-        keys = {_key(sentence): sentence for sentence in sentences}
-        marks = ",".join("?" * len(keys))
-        found = self._file.execute(f"SELECT sentence, line FROM translations WHERE sentence IN ({marks})", list(keys))
-        unsaved = {sentence: self._unsaved[sentence] for sentence in sentences if sentence in self._unsaved}
-        return {keys[key]: line for key, line in found} | unsaved
-
-    def save(self, batch: Batch) -> None:
-        """Keep translations: on the disk within `SAVE_EVERY` seconds, or when the store is closed."""
-        self._unsaved.update(batch)
-        if time.monotonic() - self._saved >= SAVE_EVERY:
-            self.commit()
-
-    def commit(self) -> None:
-        """Write what is not yet on the disk."""
-        rows = sorted((_key(sentence), line) for sentence, line in self._unsaved.items())
-        with self._file:
-            self._file.executemany("INSERT OR IGNORE INTO translations VALUES (?, ?)", rows)
-        self._unsaved.clear()
-        self._saved = time.monotonic()
 
 
 class Untranslated:
@@ -362,10 +315,6 @@ def _write(rows: Rows, store: Store, output: Path) -> None:
         draft.replace(output)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _key(sentence: str) -> bytes:
-    return hashlib.sha256(sentence.encode()).digest()
 
 
 def _cell(line: str) -> str:

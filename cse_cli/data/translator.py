@@ -22,7 +22,7 @@ import torch
 
 from cse_cli.core.devices import Compute, choose, thread_setting, usable_threads
 from cse_cli.data.languages import Pair, instruction
-from registry.errors import CseError, RunFailedError
+from registry.errors import CseError, RunFailedError, strangers_files
 from registry.models import digest, load_config, load_tokenizer, locate, quiet_transformers
 
 VERSION = "2"
@@ -158,19 +158,13 @@ class Translator:
 
     @cached_property
     def _model(self) -> Any:
-        from safetensors import SafetensorError
         from transformers import AutoModelForSeq2SeqLM
 
         quiet_transformers()
         dtype = torch.bfloat16 if self.compute.precision == "bf16" else torch.float32
-        try:
-            model = AutoModelForSeq2SeqLM.from_pretrained(
-                locate(self.settings.model), dtype=dtype, trust_remote_code=False
-            )
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            raise CseError(
-                f"model {self.settings.model!r} cannot be loaded: {str(error).strip().partition(chr(10))[0]}"
-            ) from error
+        path, action = locate(self.settings.model), "give a translation model's directory or name"
+        with strangers_files(f"model {self.settings.model!r} cannot be loaded", action, CseError):
+            model = AutoModelForSeq2SeqLM.from_pretrained(path, dtype=dtype, trust_remote_code=False)
         return model.to(self.compute.device).eval()
 
     @cached_property

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from cse_cli.core.console import stdout_console
+from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.tables import as_rich, as_tsv, plain_table
 from cse_cli.data.inventory import Checked, DatasetState
 

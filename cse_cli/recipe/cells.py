@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cse_cli.core.results import STS_TASKS, Result, paper_average
-from cse_cli.recipe.errors import Keys, Problem, Problems, RecipeError
+from cse_cli.recipe.errors import EnoughProblems, Keys, Problem, Problems, RecipeError
 from cse_cli.recipe.load import STUDY, LoadedRecipe, WrittenRecipe, changed, load, read
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import Change, Column, Row, Study, Value, check_named, origins_of
@@ -70,18 +71,19 @@ def cells(study: Study, overrides: Sequence[str] = (), unset: Sequence[str] = ()
     recipes: list[tuple[Column | None, Recipe]] = []
     problems, outside = Problems(), list[Problem]()
     files: dict[str, WrittenRecipe] = {}
-    for spec in _specs(study):
-        cell = spec.cell
-        settings = (*cell.overrides, *overrides), tuple(dict.fromkeys([*cell.unset, *unset]))
-        try:
-            files[cell.recipe] = files.get(cell.recipe) or read(cell.recipe)
-            recipe = changed(files[cell.recipe], *settings).recipe
-        except CseError as error:
-            outside += _locate(error, spec, problems)
-            continue
-        recipes.append((spec.column, recipe))
-        found.append(replace(cell, overrides=settings[0], unset=settings[1], hash=recipe.hash(), resolved=recipe))
-    check_named(study, recipes, problems)
+    with suppress(EnoughProblems):
+        for spec in _specs(study):
+            cell = spec.cell
+            settings = (*cell.overrides, *overrides), tuple(dict.fromkeys([*cell.unset, *unset]))
+            try:
+                files[cell.recipe] = files.get(cell.recipe) or read(cell.recipe)
+                recipe = changed(files[cell.recipe], *settings).recipe
+            except CseError as error:
+                outside += _locate(error, spec, problems)
+                continue
+            recipes.append((spec.column, recipe))
+            found.append(replace(cell, overrides=settings[0], unset=settings[1], hash=recipe.hash(), resolved=recipe))
+        check_named(study, recipes, problems)
     if problems.found or outside:
         inside = origins_of(study.path).error(problems.found, STUDY).problems
         raise RecipeError([*dict.fromkeys(outside), *inside], STUDY)

@@ -5,7 +5,10 @@ Each table by itself, so that every problem is reported and not just the first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime
+import math
+import unicodedata
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from cse_cli.recipe.errors import Checking, Keys, Origins, Problems, report
 from cse_cli.recipe.files import place_file
-from cse_cli.recipe.schema import Data, Evaluate, LossPart, Paper, Recipe, Train, TuneRange, View
+from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Paper, Part, Recipe, Train, TuneRange, View
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.core import Entry, Registry
 from registry.errors import UnknownNameError
@@ -23,8 +26,8 @@ from registry.validation import shown_value
 _SECTIONS = frozenset(
     {"data", "train", "evaluate", "paper", "queue", "encoders", "views", "losses", "evaluators", "tune"}
 )
-_LOSS_KEYS = frozenset({"weight", "views", "queue"})
-_ENCODER_KEYS = frozenset({"heads"})
+_LOSS_KEYS = frozenset(LossPart.model_fields) - frozenset(Part.model_fields)
+_ENCODER_KEYS = frozenset(EncoderPart.model_fields) - frozenset(Part.model_fields)
 _NONE: frozenset[str] = frozenset()
 
 
@@ -103,6 +106,38 @@ def draft(tables: Mapping[str, Any], origins: Origins, problems: Problems) -> Dr
         paper=check_section(Paper, tables["paper"], ("paper",), problems) if "paper" in tables else None,
         tune=_ranges(tables, problems),
     )
+
+
+_LONGEST_TEXT = 4096
+"""Characters of anything but a description: as many as a path may have."""
+_MOST_BITS = 128
+"""Of a number that is told; Python refuses to write one of more than 4,300 digits."""
+
+
+def odd_values(value: Any, keys: Keys = ()) -> Iterator[tuple[Keys, str]]:
+    """Yield what TOML has and recipes do not: nan, infinities, dates, numbers beyond 64 bits, texts nobody can read."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from odd_values(inner, (*keys, key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from odd_values(inner, (*keys, number))
+    elif what := _odd(value):
+        yield keys, what
+    elif isinstance(value, str) and len(value) > _LONGEST_TEXT and keys[-1:] != ("description",):
+        yield keys, f"a text of {len(value):,} characters"
+
+
+def _odd(value: Any) -> str:
+    if isinstance(value, int):
+        beyond = not -(2**63) <= value < 2**63
+        return (str(value) if value.bit_length() < _MOST_BITS else "a number that long") if beyond else ""
+    if isinstance(value, str):
+        # No name of a file has one, and a terminal obeys it.
+        control = next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
+        return "" if control is None else f"a text with the control character {control!r}"
+    odd = isinstance(value, datetime.date | datetime.time) or (isinstance(value, float) and not math.isfinite(value))
+    return str(value) if odd else ""
 
 
 def check_top_level(tables: Mapping[str, Any], problems: Problems) -> None:

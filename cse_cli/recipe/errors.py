@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from tree_sitter import Language, Node, Parser
 
+from cse_cli.recipe.files import read_limited
 from registry.errors import CseError, suggestion
 from registry.validation import should_be
 
@@ -28,6 +29,9 @@ Keys = tuple[str | int, ...]
 """Path of a value in nested tables: keys, and positions within arrays."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LONG_WORD = re.compile(r"(\S{150})\S{150,}")
+MOST_PROBLEMS = 100
+"""Told at once. What is nearest to an unknown name is looked for among all known ones, so that more take minutes."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -57,7 +61,8 @@ class Problem:
 
     def __str__(self) -> str:
         named = not self.keys or self.where.endswith(f" {self.keys}")
-        return f"{self.where}: {self.message}" if named else f"{self.where}: {self.keys}: {self.message}"
+        text = f"{self.where}: {self.message}" if named else f"{self.where}: {self.keys}: {self.message}"
+        return _LONG_WORD.sub(r"\1…", text)
 
 
 class RecipeError(CseError):
@@ -66,7 +71,10 @@ class RecipeError(CseError):
     def __init__(self, problems: list[Problem], what: str = "recipe") -> None:
         self.problems = problems
         lines = [str(problem) for problem in problems]
-        super().__init__(lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} problems in the {what}", *lines]))
+        count = f"{len(lines)} problems in the {what}"
+        if len(lines) >= MOST_PROBLEMS:
+            count += ", and perhaps more: they are looked for once these are mended"
+        super().__init__(lines[0] if len(lines) == 1 else "\n".join([count, *lines]))
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,10 @@ class Finding:
     at_key: bool = False
 
 
+class EnoughProblems(Exception):  # noqa: N818 - an end on purpose, not an error
+    """`MOST_PROBLEMS` are found."""
+
+
 @dataclass
 class Problems:
     """Collects what is wrong while a recipe is checked."""
@@ -90,10 +102,16 @@ class Problems:
     found: list[Finding] = field(default_factory=list)
 
     def add(self, keys: Keys, message: str, *, at_key: bool = False) -> None:
-        """Add one problem; the same message about the same value counts once."""
+        """Add one problem; the same message about the same value counts once.
+
+        Raises:
+            EnoughProblems: There is no room for more.
+        """
         problem = Finding(keys, message, at_key)
         if problem not in self.found:
             self.found.append(problem)
+        if len(self.found) >= MOST_PROBLEMS:
+            raise EnoughProblems
 
 
 @dataclass(frozen=True)
@@ -156,7 +174,7 @@ def read_source(path: Path) -> Source:
     label = shown(path)
     try:
         # Windows editors put a byte-order mark in front, which TOML itself does not know.
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_limited(path).decode("utf-8-sig")
     except FileNotFoundError:
         hint = suggestion(path.name, [other.name for other in path.parent.glob("*.toml")])
         words = f"no such file.{hint} `cse list recipes` shows the recipes known by name"
@@ -164,21 +182,35 @@ def read_source(path: Path) -> Source:
     except IsADirectoryError:
         raise _refused(label, Position(1, 1), "this is a folder; name one recipe, or use `cse check FOLDER`") from None
     except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        line = error.object[: error.start].count(b"\n") + 1
         message = f"not UTF-8 text (byte {error.object[error.start]:#04x}); save the file as UTF-8"
         raise _refused(label, Position(line, 1), message) from None
-    except OSError as error:
-        raise _refused(label, Position(1, 1), f"cannot be read: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
+        why = error.strerror if isinstance(error, OSError) else None
+        raise _refused(label, Position(1, 1), f"cannot be read: {why or error}") from None
     return Source(path, label, text, _parsed(label, text))
 
 
 def _parsed(label: str, text: str) -> dict[str, Any]:
     try:
+        if too_deep(text):
+            raise RecursionError
         return copy.deepcopy(_loads(text))
     except RecursionError:
         raise _refused(label, Position(1, 1), "not TOML: nested too deeply") from None
     except ValueError as error:
         raise _refused(label, *_syntax(str(error), text)) from None
+
+
+# Of a key with n parts Python's parser keeps n²/2 of them: 3.6 GB for 100,000.
+_MOST_PARTS = 64
+_PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+_DEEP_KEY = re.compile(rf"(?<![A-Za-z0-9_.-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{_MOST_PARTS}}}")
+
+
+def too_deep(text: str) -> bool:
+    """Return whether a TOML text has a dotted key of more parts than anything in a recipe could have."""
+    return text.count(".") >= _MOST_PARTS and _DEEP_KEY.search(text) is not None
 
 
 @lru_cache(maxsize=256)

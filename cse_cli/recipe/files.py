@@ -8,9 +8,12 @@ import tomllib
 from pathlib import Path
 
 from registry.errors import UnknownNameError, suggestion
+from registry.paths import expand_user, is_file
 
 _STUDY = re.compile(r"""^\s*\[{0,2}\s*["']?study["']?\s*[].=]""", re.MULTILINE)
 _PACKAGE = Path(__file__).resolve().parent.parent
+MOST_BYTES = 2**18
+"""Of a recipe's or a study's file; the largest one shipped has 5 kB."""
 
 
 def roots() -> list[Path]:
@@ -21,11 +24,26 @@ def roots() -> list[Path]:
     return [root for root in dict.fromkeys([nearest, shipped]) if root.is_dir()]
 
 
+def read_limited(path: Path) -> bytes:
+    """Return the content of a recipe's or a study's file.
+
+    Raises:
+        OSError: It cannot be read, is no file that ends (a pipe, a device), or is too large to be a recipe.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError("a pipe or a device, not a file")
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise OSError(f"larger than {MOST_BYTES:,} bytes: no recipe")
+    return content
+
+
 def is_study(path: Path) -> bool:
     """Tell whether a file holds a study, not a recipe: it has a table [study]; it need not be valid."""
     try:
         # Not parsed: every command looks through all of them.
-        return _STUDY.search(path.read_text(encoding="utf-8-sig")) is not None
+        return _STUDY.search(read_limited(path).decode("utf-8-sig")) is not None
     except (OSError, ValueError):
         return False
 
@@ -49,13 +67,23 @@ def _everything() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def name_of(path: Path) -> str:
-    """Return the name a recipe's file is known by: the bare name where it has one, else the file's stem."""
-    resolved = path.resolve()
+def bare_name(path: Path) -> str | None:
+    """Return the bare name of a recipe's or a study's file; None for one that lies elsewhere."""
+    resolved = real_path(path)
     for root in roots():
         if resolved.is_relative_to(root.resolve()):
             return resolved.relative_to(root.resolve()).with_suffix("").as_posix()
-    return path.stem
+    return None
+
+
+def real_path(path: Path) -> Path:
+    """Return the path without symbolic links; where they lead in a circle, one of them."""
+    return Path(os.path.realpath(path))
+
+
+def name_of(path: Path) -> str:
+    """Return the name a recipe's file is known by: the bare name where it has one, else the file's stem."""
+    return bare_name(path) or path.stem
 
 
 def find(name: str) -> Path:
@@ -67,7 +95,7 @@ def find(name: str) -> Path:
     if name.endswith(".toml") or Path(name).is_absolute():
         return Path(name)
     path = _named(name)
-    if path is None and (beside := Path(f"{name}.toml")).is_file():
+    if path is None and is_file(beside := Path(f"{name}.toml")):
         path = beside
     if path is None:
         studies = all_studies()
@@ -86,7 +114,7 @@ def _named(name: str) -> Path | None:
     """Return the recipe of a bare name, without looking at all the others."""
     if Path(name).as_posix() != name or ".." in Path(name).parts:
         return None
-    found = next((path for root in roots() if (path := root / f"{name}.toml").is_file()), None)
+    found = next((path for root in roots() if is_file(path := root / f"{name}.toml")), None)
     return None if found is None or is_study(found) else found
 
 
@@ -98,10 +126,10 @@ def find_parent(name: str, child: Path) -> Path | None:
     """
     if name.endswith(".toml"):
         return child.parent / name
-    here = child.resolve()
+    here = real_path(child)
     ordered = sorted(roots(), key=lambda root: not here.is_relative_to(root.resolve()))
     candidates = (root / f"{name}.toml" for root in ordered)
-    return next((path for path in candidates if path.is_file() and path.resolve() != here), None)
+    return next((path for path in candidates if is_file(path) and real_path(path) != here), None)
 
 
 def recipe_name(name_or_path: str) -> str:
@@ -112,7 +140,7 @@ def recipe_name(name_or_path: str) -> str:
 def title(path: Path) -> str:
     """Return the title that a recipe's or a study's file gives, nothing inherited; empty where none can be read."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        tables = tomllib.loads(read_limited(path).decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError):
         return ""
     table = tables.get("study", tables)
@@ -128,7 +156,7 @@ def place_file(file: Path, folder: Path) -> str:
         folder: Of the recipe file that writes it; a relative path counts from there, else from `$CSE_DATA`, else from
             the current folder. One that is nowhere yet stays as written: nothing is needed on disk to validate.
     """
-    file = file.expanduser()
+    file = expand_user(file)
     data = os.environ.get("CSE_DATA")
     roots = [folder, *([Path(data).expanduser()] if data else []), Path.cwd()]
     found = next((root / file for root in roots if _names_something(root / file)), None)
@@ -136,7 +164,10 @@ def place_file(file: Path, folder: Path) -> str:
 
 
 def _names_something(path: Path) -> bool:
-    if path.exists():
-        return True
-    path = path.absolute()
-    return "*" in str(path) and any(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    try:
+        if path.exists():
+            return True
+        path = path.absolute()
+        return "*" in str(path) and any(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    except (OSError, ValueError):  # no name of a file, no pattern, or folders that cannot be looked through
+        return False

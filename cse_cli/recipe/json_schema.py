@@ -7,7 +7,19 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Paper, Recipe, Train, TuneRange, View
+from cse_cli.recipe.schema import (
+    Data,
+    EncoderPart,
+    Evaluate,
+    LossPart,
+    Paper,
+    Part,
+    Recipe,
+    Train,
+    TuneRange,
+    View,
+    WeightSchedule,
+)
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES, catalogue
 from registry.core import Entry, Registry
 from registry.signature import documented
@@ -89,7 +101,9 @@ def _dataset() -> dict[str, Any]:
 
 def _loss_keys() -> dict[str, Any]:
     properties = _section(LossPart)["properties"]
-    return {key: properties[key] for key in ("weight", "views", "queue")}
+    schedule = {**_section(WeightSchedule), "description": documented(LossPart)["weight_schedule"]}
+    own = LossPart.model_fields.keys() - Part.model_fields.keys()
+    return {key: properties[key] for key in LossPart.model_fields if key in own} | {"weight_schedule": schedule}
 
 
 def _heads(definitions: dict[str, Any]) -> dict[str, Any]:

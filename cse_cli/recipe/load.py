@@ -14,11 +14,22 @@ from typing import Any
 
 from cse_cli.core.formatting import setting_text
 from cse_cli.core.run_folder import FREE_ON_RESUME
-from cse_cli.recipe.errors import Keys, Origins, Problem, RecipeError, Source, dotted, read_source
-from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of
+from cse_cli.recipe.errors import (
+    MOST_PROBLEMS,
+    Keys,
+    Origins,
+    Problem,
+    RecipeError,
+    Source,
+    dotted,
+    read_source,
+    too_deep,
+)
+from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of, real_path
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import validate
 from registry.errors import suggestion
+from registry.paths import is_file
 
 COMPONENT_TABLES = ("encoders", "losses", "evaluators")
 """Sections whose every table is a component, its `name` defaulting to its key."""
@@ -27,6 +38,8 @@ OWN_KEYS = frozenset({"name", "weight", "views", "queue", "heads"})
 STUDY = "study"
 """The one table of a study's file."""
 _MERGE_KEYS = ("extends", "remove")
+MOST_PARENTS = 32
+"""Files that a recipe may come from."""
 
 
 @dataclass(frozen=True)
@@ -154,11 +167,13 @@ def chain(path: Path, *, study: bool = False) -> tuple[Source, ...]:
     while "extends" in _top(sources[-1], study):
         last = sources[-1]
         parent = _parent(last, keys, study)
-        if any(parent.resolve() == source.path.resolve() for source in sources):
+        if not is_file(parent):
+            raise _refused(last, keys, f"no such file: {parent}")
+        if any(real_path(parent) == real_path(source.path) for source in sources):
             circle = " → ".join(source.path.name for source in sources)
             raise _refused(last, keys, f"extends in a circle: {circle} → {parent.name}")
-        if not parent.is_file():
-            raise _refused(last, keys, f"no such file: {parent}")
+        if len(sources) == MOST_PARENTS:
+            raise _refused(last, keys, f"extends a file that extends a file, {MOST_PARENTS} times: that is too many")
         sources.append(_read(parent, study))
     return tuple(sources)
 
@@ -187,7 +202,7 @@ def _parent(source: Source, keys: Keys, study: bool) -> Path:
     if parent is not None:
         return parent
     hint = suggestion(name, all_studies() if study else all_recipes())
-    if (source.path.parent / f"{name}.toml").is_file():
+    if is_file(source.path.parent / f"{name}.toml"):
         hint = f" Did you mean '{name}.toml', the file beside this one?"
     raise _refused(source, keys, f"unknown {what} '{name}'.{hint}")
 
@@ -213,7 +228,8 @@ def merged(sources: tuple[Source, ...]) -> dict[str, Any]:
     problems: list[Problem] = []
     for source in reversed(sources):
         for number, name in enumerate(_removals(source, problems)):
-            _remove(tables, name, number, source, problems)
+            if len(problems) < MOST_PROBLEMS:
+                _remove(tables, name, number, source, problems)
         own = {key: value for key, value in source.tables.items() if key not in _MERGE_KEYS}
         tables = _joined(tables, own, ())
     if problems:
@@ -333,10 +349,12 @@ def _keys(text: str, option: str, problems: list[Problem]) -> tuple[str, ...]:
 def dotted_keys(text: str) -> tuple[str, ...] | None:
     """Return the parts of a dotted TOML key; None where the text is none."""
     try:
-        table: Any = tomllib.loads(f"{text} = 0")
+        table: Any = {} if too_deep(text) else tomllib.loads(f"{text} = 0")
     except ValueError:
         return None
     keys: list[str] = []
+    if not table:
+        return None
     while isinstance(table, dict) and len(table) == 1:
         key, table = next(iter(table.items()))
         keys.append(key)

@@ -73,13 +73,41 @@ def _by_name(parts: Sequence[Any]) -> dict[str, Any]:
     return {str(part["name"]): part for part in parts if isinstance(part, Mapping) and "name" in part}
 
 
+def is_place(recipe: Recipe, path: str) -> bool:
+    """Return whether a dotted path is where a part stands that another can replace, or a view's augmenters."""
+    match path.split("."):
+        case ["queue"]:
+            return True
+        case ["losses", name]:
+            return name in recipe.losses
+        case ["encoders", name]:
+            return name in recipe.encoders
+        case ["encoders", name, "heads", head]:
+            return name in recipe.encoders and head in recipe.encoders[name].heads
+        case ["views", name, "augment"]:
+            return name in recipe.views
+    return False
+
+
+def is_list_of_parts(place: str) -> bool:
+    """Return whether several parts may stand at a place."""
+    return place.startswith("views.")
+
+
 def check_tune_paths(recipe: Recipe, problems: Problems) -> None:
-    """Report tuning ranges that name nothing, or have neither two ends nor choices."""
+    """Report tuning ranges that name nothing, or have neither two ends nor choices.
+
+    Below a part that is itself chosen, a path may be that of another choice.
+    """
     known = values(recipe)
+    places = tuple(f"{path}." for about in recipe.tune.values() for path in about.paths if is_place(recipe, path))
     for name, about in recipe.tune.items():
         for number, path in enumerate(about.paths):
-            if path not in known:
+            if path not in known and not is_place(recipe, path) and not path.startswith(places):
                 message = f"the recipe has no '{path}'.{suggestion(path, known)}"
+                problems.add(("tune", name, "paths", number), message)
+            if is_place(recipe, path) and (len(about.paths) > 1 or about.choices is None):
+                message = "a part stands there: give its choices, in a table of its own"
                 problems.add(("tune", name, "paths", number), message)
         if about.low is not None and about.high is not None and about.low >= about.high:
             problems.add(("tune", name, "high"), f"should be greater than low, {about.low:g}, not {about.high:g}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +20,7 @@ Count = Annotated[int, Field(gt=0, strict=True)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Positive = Annotated[Number, Field(gt=0)]
+Kept = Annotated[Number, Field(ge=0, lt=1)]
 Text = Annotated[str, Field(min_length=1)]
 Flag = Annotated[bool, Field(strict=True)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]*$")]
@@ -38,7 +40,7 @@ class Part(Section):
 
     def table(self) -> dict[str, Any]:
         """Return the part as a recipe writes it: name and parameters side by side."""
-        extra = {k: v for k, v in self.model_dump(mode="json", exclude={"params"}).items() if k != "name"}
+        extra = self.model_dump(mode="json", exclude={"name", "params"}, exclude_none=True)
         return {"name": self.name, **{k: v for k, v in self.params.items() if v is not None}, **extra}
 
 
@@ -57,17 +59,42 @@ class EncoderPart(Part):
         return {**plain, "heads": {k: head.table() for k, head in self.heads.items()}} if self.heads else plain
 
 
+class WeightSchedule(Section):
+    """How a loss's weight w moves over training: to w + (end − w)·r(u), u = step / (share · steps), at most 1.
+
+    Args:
+        end: Weight from u = 1 on.
+        shape: r: "linear" is u, "cosine" (1 − cos πu)/2, "quarter_cosine" 1 − cos(πu/2).
+        share: Of the training, after which the weight stays.
+    """
+
+    end: Number
+    shape: Literal["linear", "cosine", "quarter_cosine"] = "linear"
+    share: Annotated[Number, Field(gt=0, le=1)] = 1.0
+
+    def at(self, start: float, step: int, total: int) -> float:
+        """Return the weight at a step, counted from 0."""
+        u = min(1.0, step / (self.share * total))
+        if self.shape == "cosine":
+            u = (1 - math.cos(math.pi * u)) / 2
+        elif self.shape == "quarter_cosine":
+            u = 1 - math.cos(math.pi * u / 2)
+        return start + (self.end - start) * u
+
+
 class LossPart(Part):
     """One term of the objective.
 
     Args:
         weight: Factor in the sum.
+        weight_schedule: How it moves over training; left out, it stays.
         views: Input of the loss's `forward` → view name, or an array of them where it takes several; complete after
             validation.
         queue: Whether the queue's negatives reach this loss, where it asks for them.
     """
 
     weight: Number = 1.0
+    weight_schedule: WeightSchedule | None = None
     views: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
     queue: Flag = True
 
@@ -84,11 +111,15 @@ class View(Section):
         encoder: Name of the encoder it goes through.
         column: Column of the data it reads.
         augment: Augmenters in order.
+        template: Instead of the encoder's own, as the encoder describes it.
+        dropout: Rate of all dropout in the encoder when it encodes this view; left out are the encoder's own rates.
     """
 
     encoder: str = "online"
     column: Text = "text"
     augment: tuple[Part, ...] = ()
+    template: Text | None = None
+    dropout: Annotated[Number, Field(ge=0, lt=1)] | None = None
 
 
 class Paper(Section):
@@ -166,6 +197,7 @@ class Train(Section):
         batch_size: Sentences a step, over all devices together.
         optimizer: "adamw", "adam", "rmsprop" or "sgd", with torch's settings; left out is "adamw".
         epsilon: Added to the denominator by all of them but "sgd"; left out is 1e-8.
+        betas: How much of their running means "adamw" and "adam" keep at a step; left out are 0.9 and 0.999.
         bias_correction: Whether "adamw" corrects its running means for their start at 0; left out is true. BERT's own
             optimiser, and sentence-transformers before version 1, did not.
         learning_rate: Peak of the schedule.
@@ -191,6 +223,7 @@ class Train(Section):
     batch_size: Annotated[int, Field(ge=2, strict=True)] = 64
     optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] | None = None
     epsilon: Positive | None = None
+    betas: tuple[Kept, Kept] | None = None
     bias_correction: Flag | None = None
     learning_rate: Positive = 3e-5
     head_learning_rate: Positive | None = None
@@ -230,6 +263,9 @@ class Evaluate(Section):
     allow_test_selection: Flag = False
 
 
+Choice = str | int | float | bool | dict[str, Any] | tuple[dict[str, Any], ...]
+
+
 class TuneRange(Section):
     """A named knob for `cse tune`.
 
@@ -239,7 +275,8 @@ class TuneRange(Section):
         high: Largest value.
         log: Logarithmic scale.
         step: Spacing.
-        choices: Values to choose from, instead of a range.
+        choices: Values to choose from, instead of a range. Where a part stands: names of components, tables, arrays of
+            tables for a view's augmenters, or false to leave it out.
     """
 
     paths: tuple[str, ...] = ()
@@ -247,7 +284,7 @@ class TuneRange(Section):
     high: Number | None = None
     log: Flag = False
     step: Positive | None = None
-    choices: Annotated[tuple[str | int | float | bool, ...], Field(min_length=1)] | None = None
+    choices: Annotated[tuple[Choice, ...], Field(min_length=1)] | None = None
 
 
 class Recipe(Section):
@@ -278,7 +315,7 @@ class Recipe(Section):
         )
         plain["encoders"] = {key: part.table() for key, part in self.encoders.items()}
         plain["views"] = {
-            key: {"encoder": v.encoder, "column": v.column, "augment": [part.table() for part in v.augment]}
+            key: {**v.model_dump(exclude_none=True), "augment": [part.table() for part in v.augment]}
             for key, v in self.views.items()
         }
         if self.queue is not None:

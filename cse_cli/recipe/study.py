@@ -6,14 +6,16 @@ A study is checked by itself, against the paper's table that it answers, and, on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from cse_cli.recipe.draft import check_section
-from cse_cli.recipe.errors import Finding, Keys, Origins, Problems, RecipeError, nearest
+from cse_cli.recipe.draft import check_section, odd_values
+from cse_cli.recipe.errors import EnoughProblems, Finding, Keys, Origins, Problems, RecipeError, nearest
 from cse_cli.recipe.files import all_studies, is_study, name_of
 from cse_cli.recipe.load import STUDY, chain
 from cse_cli.recipe.paths import setting, values
@@ -27,6 +29,9 @@ ROW, STEP, MEASURES = "row", "step", "measures."
 """X axes of a study's figure that are no setting: rows by name, training steps, a measure by its name."""
 SEED = "train.seed"
 Seed = Annotated[Whole, Field(lt=2**32)]
+MOST_SEEDS = 10_000
+MOST_CELLS = 1_000
+"""Every one of them is loaded and checked, in about 10 ms, before the first run begins."""
 Scalar = bool | int | float | str
 Value = Scalar | tuple[Scalar, ...]
 
@@ -100,7 +105,7 @@ class StudyTable(Change):
     title: Text
     description: str = ""
     paper: Text | None = None
-    seeds: Count | Annotated[tuple[Seed, ...], Field(min_length=1)] = 3
+    seeds: Annotated[Count, Field(le=MOST_SEEDS)] | Annotated[tuple[Seed, ...], Field(min_length=1)] = 3
     score: Text | None = None
     rows: tuple[Row, ...] = ()
     columns: tuple[Column, ...] = ()
@@ -187,18 +192,27 @@ def outline(path: Path, *, with_paper: bool = False) -> StudyTable:
     """
     origins = origins_of(path)
     problems = Problems()
+    table: StudyTable | None = None
+    with suppress(EnoughProblems):
+        _check_tables(origins, problems)
+        written = _merged(origins)
+        for keys, what in odd_values(written, (STUDY,)):
+            problems.add(keys, f"{what} is not a value a study can have")
+        table = _checked(written, problems)
+        if table is not None:
+            _check_rules(table, problems)
+            if with_paper:
+                _check_paper(table, problems)
+    if problems.found or table is None:
+        raise origins.error(problems.found, STUDY)
+    return table
+
+
+def _check_tables(origins: Origins, problems: Problems) -> None:
     for source in origins.sources:
         for key in source.tables.keys() - {STUDY}:
             hint = f" Write [{STUDY}.{key}]." if key in StudyTable.model_fields else nearest(key, [STUDY])
             problems.add((key,), f"a study's file has one table, [{STUDY}], and everything in it.{hint}", at_key=True)
-    table = _checked(_merged(origins), problems)
-    if table is not None:
-        _check_rules(table, problems)
-        if with_paper:
-            _check_paper(table, problems)
-    if problems.found or table is None:
-        raise origins.error(problems.found, STUDY)
-    return table
 
 
 def origins_of(path: Path) -> Origins:
@@ -268,6 +282,12 @@ def _check_cells(study: StudyTable, problems: Problems) -> None:
         problems.add((STUDY,), f"needs rows ([[{STUDY}.rows]]) or a grid ([{STUDY}.grid])", at_key=True)
     if study.recipe is None and not _all_have_recipes(study):
         problems.add((STUDY,), "needs 'recipe': what every cell starts from", at_key=True)
+    rows = len(study.rows) or math.prod(len(values) for values in study.grid.values())
+    if (count := rows * max(1, len(study.columns))) > MOST_CELLS:
+        where = "grid" if study.grid else "rows"
+        message = f"makes {count:,} cells, and a study has at most {MOST_CELLS:,}: divide it, or search with `cse tune`"
+        problems.add((STUDY, where), message, at_key=True)
+        return
     _check_different([((STUDY, "rows", n, "row"), row.row) for n, row in enumerate(study.rows)], problems)
     _check_different(list(_headings(study)), problems)
 
@@ -279,10 +299,11 @@ def _headings(study: StudyTable) -> Iterator[tuple[Keys, str]]:
 
 
 def _check_different(named: Sequence[tuple[Keys, str]], problems: Problems) -> None:
-    names = [name for _, name in named]
-    for number, (keys, name) in enumerate(named):
-        if name in names[:number]:
+    seen: set[str] = set()
+    for keys, name in named:
+        if name in seen:
             problems.add(keys, f"'{name}' stands here twice")
+        seen.add(name)
 
 
 def _all_have_recipes(study: StudyTable) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
-import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
-from cse_cli.recipe.draft import Checked, Draft, check_top_level, draft
-from cse_cli.recipe.errors import Keys, Origins, Problems, nearest
+from cse_cli.recipe.draft import Checked, Draft, check_top_level, draft, odd_values
+from cse_cli.recipe.errors import EnoughProblems, Keys, Origins, Problems, nearest
 from cse_cli.recipe.paths import check_tune_paths
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, Part, Recipe, Train
 from registry import catalogue, papers
@@ -24,37 +23,20 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
         RecipeError: With everything that is wrong.
     """
     problems = Problems()
-    for keys, value in _odd_values(tables, ()):
-        problems.add(keys, f"{value} is not a value a recipe can have")
-    check_top_level(tables, problems)
-    parts = draft(tables, origins, problems)
-    _check_references(parts, problems)
-    _check_rules(parts, problems)
-    _check_data(parts, tables, problems)
-    if not problems.found:
-        recipe = _complete(tables, parts)
-        check_tune_paths(recipe, problems)
+    with suppress(EnoughProblems):
+        for keys, what in odd_values(tables, ()):
+            problems.add(keys, f"{what} is not a value a recipe can have")
+        check_top_level(tables, problems)
+        parts = draft(tables, origins, problems)
+        _check_references(parts, problems)
+        _check_rules(parts, problems)
+        _check_data(parts, tables, problems)
+        if not problems.found:
+            recipe = _complete(tables, parts)
+            check_tune_paths(recipe, problems)
     if problems.found:
         raise origins.error(problems.found)
     return recipe
-
-
-def _odd_values(value: Any, keys: Keys) -> Iterator[tuple[Keys, Any]]:
-    """Yield what TOML has and recipes do not: nan, infinities, dates, and numbers beyond 64 bits."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _odd_values(inner, (*keys, key))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _odd_values(inner, (*keys, number))
-    elif isinstance(value, datetime.date | datetime.time) or _out_of_range(value):
-        yield keys, value
-
-
-def _out_of_range(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _complete(tables: Mapping[str, Any], parts: Draft) -> Recipe:
@@ -222,6 +204,10 @@ def _check_budget(draft: Draft, problems: Problems) -> None:
     elif all(part.entry is not None and not _views_taken(part.entry.inputs) for part in draft.loss_parts.values()):
         message = "nothing to learn from the text: declare a loss that takes a view"
         problems.add(next(iter(draft.loss_parts.values())).keys, message, at_key=True)
+    for name, view in draft.views.items():
+        if view.dropout is not None and draft.train.rows_at_once is not None:
+            message = "cannot be with train.rows_at_once: rows are computed again when the encoder's own rate is back"
+            problems.add(("views", name, "dropout"), message, at_key=True)
     _check_optimizer(draft.train, problems)
 
 
@@ -240,6 +226,8 @@ def _check_optimizer(train: Train, problems: Problems) -> None:
         problems.add(("train", "milestones"), "should ascend")
     if train.bias_correction is not None and train.optimizer not in (None, "adamw"):
         problems.add(("train", "bias_correction"), f"is a choice of adamw, not of {train.optimizer}", at_key=True)
+    if train.betas is not None and train.optimizer not in (None, "adamw", "adam"):
+        problems.add(("train", "betas"), f"are of adamw and adam, not of {train.optimizer}", at_key=True)
     if train.epsilon is not None and train.optimizer == "sgd":
         problems.add(("train", "epsilon"), "sgd divides by nothing: remove it", at_key=True)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
 
 from cse_cli.core.devices import Compute
 from cse_cli.core.run_folder import RunFolder
@@ -121,7 +122,7 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
         heads = {key: HEADS[head.name].build(head.params, encoders) for key, head in part.heads.items()}
         encoders[name].attach(heads)
         _check_length(name, encoders[name], recipe)
-    views = {name: _view(view, encoders) for name, view in recipe.views.items()}
+    views = {name: _view(name, view, encoders) for name, view in recipe.views.items()}
     queue = None
     if recipe.queue is not None:
         entry = QUEUES[recipe.queue.name]
@@ -130,15 +131,14 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
         queue.bind(encoders[recipe.views[watched].encoder])
     losses = {label: LOSSES[loss.name].build(loss.params, encoders) for label, loss in recipe.losses.items()}
     terms = {
-        label: Term(LOSSES[loss.name], loss.weight, loss.views, loss.queue) for label, loss in recipe.losses.items()
+        label: Term(LOSSES[loss.name], loss.weight, loss.views, loss.queue, loss.weight_schedule)
+        for label, loss in recipe.losses.items()
     }
     for name, encoder in encoders.items():
-        encoder.expect(
-            hidden_read=any(
-                losses[label].reads_hidden and _reads_encoded(term, views, name) for label, term in terms.items()
-            ),
-            rows_at_once=recipe.train.rows_at_once,
-        )
+        reading = [losses[label] for label, term in terms.items() if _reads_encoded(term, views, name)]
+        encoder.expect(hidden_read=any(loss.reads_hidden for loss in reading), rows_at_once=recipe.train.rows_at_once)
+        if blocks := sorted({block for loss in reading for block in loss.reads_attentions}):
+            encoder.keep_attentions(blocks)
     return Experiment(
         recipe=recipe,
         method=Method(encoders, views, queue, losses, terms),
@@ -166,13 +166,22 @@ def _check_length(name: str, encoder: Encoder, recipe: Recipe) -> None:
         )
 
 
-def _view(view: View, encoders: Mapping[str, Encoder]) -> BoundView:
+def _view(name: str, view: View, encoders: Mapping[str, Encoder]) -> BoundView:
+    parts = encoders[view.encoder].modules()
+    if view.dropout is not None and not any(isinstance(part, nn.Dropout) for part in parts):
+        raise CseError(
+            f"views.{name}.dropout = {view.dropout}, but encoder '{view.encoder}' has no dropout layer to set",
+            "leave it out; the attention weights of decoders are dropped by `attention_dropout` of the encoder",
+        )
     augmenters = [AUGMENTERS[part.name].build(part.params, encoders) for part in view.augment]
     for augmenter in augmenters:
         augmenter.bind(encoders[view.encoder])
-    return BoundView(view.encoder, augmenters)
+    return BoundView(view.encoder, augmenters, view.dropout)
 
 
 def _plan(view: View, bound: BoundView, encoders: Mapping[str, Encoder]) -> ViewPlan:
     side = {a.column: a.vocabulary for a in bound.augmenters if a.column is not None and a.vocabulary is not None}
-    return ViewPlan(view.column, encoders[view.encoder].vocabulary, side, list(bound.augmenters))
+    vocabulary = encoders[view.encoder].vocabulary
+    if view.template is not None:
+        vocabulary = vocabulary.with_template(view.template)
+    return ViewPlan(view.column, vocabulary, side, list(bound.augmenters), view.dropout)

@@ -9,11 +9,12 @@ from typing import Any
 from torch import Tensor, autocast, cat, nn
 from torch.nn.functional import pad
 
+from cse_cli.recipe.schema import WeightSchedule
 from cse_cli.training.step import ProbeState, StepState
 from registry.core import Entry
 from registry.distributed import all_devices
 from registry.tokens import Embedded, Encoded, Tokens
-from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Queue
+from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Queue, Step, dropout_rate
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,12 @@ class BoundView:
     Args:
         encoder: Name of the encoder it goes through.
         augmenters: In the order they act.
+        dropout: Rate of the encoder's dropout for this view; None for the encoder's own rates.
     """
 
     encoder: str
     augmenters: Sequence[Augmenter]
+    dropout: float | None = None
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,20 @@ class Term:
         weight: Factor in the objective.
         views: Input of `forward` → view name, or names where it takes several; optional inputs may be missing.
         queue: Whether the queue's negatives reach it.
+        schedule: How the factor moves over training; None where it stays.
     """
 
     entry: Entry[Loss]
     weight: float
     views: Mapping[str, str | tuple[str, ...]]
     queue: bool
+    schedule: WeightSchedule | None = None
+
+    def weight_at(self, step: Step | None) -> float:
+        """Return the factor at a step; None is the first."""
+        if self.schedule is None or step is None:
+            return self.weight
+        return self.schedule.at(self.weight, step.index, step.total)
 
     def views_of(self, name: str) -> tuple[str, ...]:
         """Return the views of an input; none for one that is left out."""
@@ -101,9 +112,9 @@ class Method(nn.Module):
                 losses[label] = self.losses[label](**self._inputs(term, origins))
         return losses
 
-    def objective(self, losses: Mapping[str, Tensor]) -> Tensor:
-        """Return Σ weight · loss."""
-        total = [self.terms[label].weight * value for label, value in losses.items()]
+    def objective(self, losses: Mapping[str, Tensor], step: Step | None = None) -> Tensor:
+        """Return Σ weight · loss, with the weights of a step; of the first where it is left out."""
+        total = [self.terms[label].weight_at(step) * value for label, value in losses.items()]
         return sum(total[1:], start=total[0])
 
     def encoder(self, name: str) -> Encoder:
@@ -137,11 +148,13 @@ class Method(nn.Module):
             step.embedded[name] = embedded
 
     def _encode(self, step: StepState) -> None:
-        """Each encoder once, over all its views together."""
+        """Each encoder once, over all its views together; views with a dropout rate of their own apart."""
         for name in self.encoders:
-            members = {view: step.embedded[view] for view, bound in self.views.items() if bound.encoder == name}
-            if members:
-                step.views.update(encode_together(self.encoder(name), members))
+            own = {view: bound for view, bound in self.views.items() if bound.encoder == name}
+            for rate in dict.fromkeys(bound.dropout for bound in own.values()):
+                members = {view: step.embedded[view] for view, bound in own.items() if bound.dropout == rate}
+                with dropout_rate(self.encoder(name), rate):
+                    step.views.update(encode_together(self.encoder(name), members))
 
     def _inputs(self, term: Term, origins: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the arguments that a loss's `forward` declares; `origins` is kind of input → view → its value."""

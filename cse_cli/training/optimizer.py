@@ -57,16 +57,17 @@ def make_optimizer(method: nn.Module, settings: Train) -> torch.optim.Optimizer:
         for head, spared in sorted(groups)
     ]  # fmt: skip
     rate, epsilon = settings.learning_rate, 1e-8 if settings.epsilon is None else settings.epsilon
+    betas = settings.betas or (0.9, 0.999)
     match settings.optimizer:
         case "adam":
-            return torch.optim.Adam(made, lr=rate, fused=True, eps=epsilon)
+            return torch.optim.Adam(made, lr=rate, fused=True, eps=epsilon, betas=betas)
         case "rmsprop":
             return torch.optim.RMSprop(made, lr=rate, eps=epsilon)
         case "sgd":
             return torch.optim.SGD(made, lr=rate, fused=True)
         case _:
             kind = UncorrectedAdamW if settings.bias_correction is False else torch.optim.AdamW
-            return kind(made, lr=rate, fused=True, eps=epsilon)
+            return kind(made, lr=rate, fused=True, eps=epsilon, betas=betas)
 
 
 def learning_rate(settings: Train, step: int, total: int) -> float:

@@ -19,7 +19,7 @@ from cse_cli.core.environment import environment, git_commit, without_password
 from cse_cli.core.formatting import to_toml
 from cse_cli.core.paths import home
 from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
-from cse_cli.core.run_folder import RunFolder
+from cse_cli.core.run_folder import MODEL, MODEL_DIGESTS, RunFolder, note_model_digests
 from cse_cli.core.run_log import RunLog
 from cse_cli.data.batches import Batches
 from cse_cli.data.requirements import fetch, merged_requirements
@@ -29,7 +29,7 @@ from cse_cli.evaluation.evaluate import evaluate
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.tracking import location, tags
-from cse_cli.training import checkpoint
+from cse_cli.training import checkpoint, room
 from cse_cli.training.build import Experiment, Job, Prepared, resolve
 from cse_cli.training.trainer import Trainer
 from registry import ENCODERS, hub
@@ -91,13 +91,18 @@ def execute(job: Job, observer: Observer) -> Result:
 
     Raises:
         CseError: It could not start, or failed later; the record then says FAILED.
+        DiskError: There is no room for it, before it starts or later.
         Pruned: The observer ended it; the record then says FINISHED, marked as pruned.
         StopRequested: `cse runs stop` ended it; the record then says KILLED.
     """
     log = RunLog(observer, speaks=rank() == 0)
     prepared = prepare(job, log)
+    run_on_rank0(lambda: room.demand(prepared))
     tracker, folder = _open_run(job)
-    with log, _messages(folder, log), tracking.ending(tracker), explain_lost_rank(), _pruning(folder, tracker):
+    with (
+        log, _messages(folder, log), tracking.ending(tracker), room.told_where_full(folder, room.needed(prepared)),
+        explain_lost_rank(), _pruning(folder, tracker),
+    ):  # fmt: skip
         if job.resume is None:
             run_on_rank0(lambda: record_inputs(tracker, prepared, folder))
         trainer = _trainer(prepared, folder.path, tracker, log)
@@ -140,7 +145,7 @@ def _open_run(job: Job) -> tuple[tracking.Tracker, RunFolder]:
     if job.resume is not None:
         return tracker, job.resume
     source, resolved = job.loaded.path.absolute(), job.loaded.recipe.resolved()
-    store = without_password(location.uri())
+    store = without_password(location.kept(location.uri()))
     return tracker, RunFolder(tracker.run_id, job.loaded.name, source, resolved, hub.used(), store)
 
 
@@ -151,7 +156,7 @@ def _trainer(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observ
         return None
     job = prepared.job
     trainer = Trainer(prepared, folder, tracker, observer)
-    if job.resume is not None and run_on_rank0((folder / checkpoint.FILE).exists):  # else killed before its first one
+    if job.resume is not None and run_on_rank0(lambda: bool(checkpoint.saved(folder))):  # else killed before its first
         trainer.restore()
     observer.started(
         RunInfo(
@@ -176,7 +181,7 @@ def _messages(folder: RunFolder, observer: Observer) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, tracking.Terminated):
-        observer.stopped(folder.run_id if folder.path.is_dir() else None)
+        observer.stopped(folder.run_id if folder.is_made() else None)
         raise
     except torch.OutOfMemoryError as error:
         raise RunFailedError(
@@ -241,7 +246,7 @@ def run_tags(job: Job) -> dict[str, str]:
         "mlflow.note.content": recipe.description or recipe.title,
     }
     if commit:
-        run_tags["mlflow.source.git.commit"] = commit.rstrip("+")
+        run_tags["mlflow.source.git.commit"] = commit
     if recipe.paper is not None:
         run_tags["cse.paper"] = f"{recipe.paper.key}/{recipe.paper.table}/{recipe.paper.row}"
     if job.study is not None:
@@ -284,16 +289,17 @@ def record_outcome(
     tracker.text("result.json", result.model_dump_json(indent=1))
     if prepared.job.lean:
         return
-    from cse_cli.analysis.run_figures import draw_run  # matplotlib: only where a run has come to its end
-
-    prepared.experiment.scored.export(folder / "model", prepared.job.loaded.recipe.evaluate.max_length)
+    prepared.experiment.scored.export(folder / MODEL, prepared.job.loaded.recipe.evaluate.max_length)
+    tracker.text(MODEL_DIGESTS, note_model_digests(folder))
     step = prepared.steps if result.selected_step is None else result.selected_step
     about = {"recipe": result.recipe, "seed": str(result.seed), "encoder": result.model, "step": str(step)}
-    tracker.model(folder / "model", prepared.job.name, about)
+    tracker.model(folder / MODEL, prepared.job.name, about)
     evaluators = prepared.experiment.evaluators
     numbers = {name: evaluator.series() for name, evaluator in evaluators.items()}
     write_series(numbers, folder / SERIES_FOLDER)
     try:
+        from cse_cli.analysis.run_figures import draw_run  # matplotlib: only now, and it may be broken
+
         draw_run(result, numbers, folder / "figures", {name: list(e.fingerprints()) for name, e in evaluators.items()})
     except Exception as error:
         observer.warned(f"figures are missing: {type(error).__name__}: {error}")

@@ -21,7 +21,7 @@ class Formula(Protocol):
     def __call__(self, step: StepState) -> dict[str, Tensor]:
         """Return label → loss."""
 
-    def objective(self, losses: Mapping[str, Tensor]) -> Tensor:
+    def objective(self, losses: Mapping[str, Tensor], step: StepState) -> Tensor:
         """Return Σ weight · loss."""
 
 
@@ -103,7 +103,7 @@ class StepState:
             # From the step's beginning: an augmenter before this one may have drawn, and must draw the same again.
             self._began.restore(self.generator)
             probe = ProbeState(self.method, self.batch, self.index, self.total, self.generator)
-            loss = self.method.objective(self.method(probe))
+            loss = self.method.objective(self.method(probe), probe)
             names = list(probe.unperturbed)
             found = torch.autograd.grad(loss, [probe.unperturbed[name] for name in names], allow_unused=True)
         now.restore(self.generator)

@@ -103,7 +103,7 @@ class Trainer:
         """
         try:
             self.stepper.watch.clock.start()
-            if not run_on_rank0((self.folder / checkpoint.FILE).exists):
+            if not run_on_rank0(lambda: bool(checkpoint.saved(self.folder))):
                 self._begin()
             self.method.train()
             while self.progress.step < self.total:
@@ -153,6 +153,7 @@ class Trainer:
         checkpoint.write(
             self.folder / checkpoint.FILE,
             {
+                "run": self.folder.name,
                 "method": checkpoint.method_state(self.method),
                 **self.stepper.state(),
                 "random": randoms[0],
@@ -162,15 +163,21 @@ class Trainer:
                 "selection": {k: getattr(self.selection, k) for k in ("step", "score", "curve")},
                 "alarm": asdict(self.alarm),
             },
+            keep=self.folder / checkpoint.PREVIOUS,
         )
         self.selection.delete_others()
 
     def restore(self) -> None:
-        """Go back to the last checkpoint: bit for bit where as many processes go on as wrote it."""
-        state = checkpoint.read(self.folder / checkpoint.FILE)
+        """Go back to the last checkpoint: bit for bit where as many processes go on as wrote it.
+
+        Raises:
+            CseError: There is none that can be used.
+        """
+        file = run_on_rank0(lambda: checkpoint.choose(self.folder, self.method, self.observer.warned))
+        state = checkpoint.load(file)
         checkpoint.load_method_state(self.method, state["method"])
         self.progress = Progress(**state["progress"])
-        self.selection = Selection(self.folder, **state["selection"])
+        self.selection = Selection(self.folder, **state["selection"], before=state["selection"]["step"])
         self.alarm = CollapseAlarm(**state["alarm"])
         self.saved = self.progress.step
         self.stepper.load_state(state, self.progress.step)
@@ -392,7 +399,7 @@ class Stepper:
         step = StepState(self.method, batch, done, self.total, self.generator)
         with self.compute.autocast():
             losses = self.forward(step)
-        loss = self.method.objective(losses)
+        loss = self.method.objective(losses, step)
         if look is not None:
             look(loss, step)
         clock.mark("forward")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
+from rich.markup import escape
 
+from cse_cli.app import run
 from cse_cli.core import console as progress
-from cse_cli.core.console import RunInfo, Screen, wrap_words
+from cse_cli.core.console import Console, RunInfo, Screen, print_error, wrap_words
+from cse_cli.core.tables import as_rich, plain_table
+from cse_cli.core.terminal import PlainStream
 from registry.errors import CseError
 
 STARTED = RunInfo(
@@ -203,3 +207,50 @@ def test_a_run_stopped_too_early_names_no_id():
     shown, written = screen(terminal=False)
     shown.stopped(None)
     assert written.getvalue() == "stopped before the first step\n"
+
+
+ATTACK = "\x1b]52;c;eA==\x1b[2J\x1b[1A\x9b2K\x00title"
+SHOWN = r"\x1b]52;c;eA==\x1b[2J\x1b[1A\x9b2K\x00title"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_control_characters_of_a_text_are_shown_and_not_sent() -> None:
+    terminal = Terminal()
+    console = Console(file=terminal, force_terminal=True, width=200, highlight=False)
+    screen = Screen(console)
+    screen.write(f"[bold]{escape(ATTACK)}[/bold]")
+    screen.warned(ATTACK)
+    screen.failed(ATTACK, CseError(ATTACK))
+    console.print(as_rich(plain_table([ATTACK], [[ATTACK]])))
+    sent = terminal.getvalue()
+    assert sent.count(SHOWN) == 6
+    assert set(re.findall(r"\x1b.*?m|[\x00-\x09\x0b-\x1f\x7f-\x9f]", sent)) <= {
+        "\x1b[0m", "\x1b[1m", "\x1b[31m", "\x1b[33m"
+    }  # fmt: skip
+
+
+def test_what_is_written_plainly_to_a_terminal_is_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    plain = PlainStream(terminal)
+    assert plain.write(f"{ATTACK}\n") == len(ATTACK) + 1
+    assert terminal.getvalue() == f"{SHOWN}\n"
+    assert plain.isatty()
+    monkeypatch.setattr("sys.stderr", plain)
+    print_error(CseError(ATTACK))  # styled by Rich, past the stream
+    assert "\x1b[31merror:\x1b[0m" in terminal.getvalue()
+    assert terminal.getvalue().count(SHOWN) == 2
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_gets_plain_text_and_a_pipe_every_byte(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    out = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    monkeypatch.setattr("cse_cli.app.app", lambda **_: sys.stdout.write(ATTACK) and 0)
+    with pytest.raises(SystemExit):
+        run()
+    assert out.getvalue() == (SHOWN if terminal else ATTACK)

@@ -35,7 +35,9 @@ def test_a_full_disk_is_one_message(
     monkeypatch.setattr("cse_cli.training.trainer.Trainer.run", full)
     code, out, err = cse("run", str(recipe(tmp_path, parts)), capsys=capsys)
     assert (code, out) == (4, "")
-    assert f"error: No space left on device: {tmp_path / 'x'}\n  → free some" in err
+    told = " ".join(err.split())
+    assert f"no room on the disk for {tmp_path / 'x'}: No space left on device; it needs about" in told
+    assert "→ free some, then go on with: cse run --resume" in told
     assert "Traceback" not in err
     code, out, _ = cse("runs", "ls", "--json", capsys=capsys)
     assert '"status": "FAILED"' in out

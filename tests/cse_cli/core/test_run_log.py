@@ -15,8 +15,9 @@ import pytest
 
 from cse_cli.core import console, run_log
 from cse_cli.core.console import Pruned, RunInfo, SilentObserver
+from cse_cli.core.run_lock import RunLock
 from cse_cli.core.run_log import RunLog
-from cse_cli.core.run_status import RunStatus, all_statuses, read_status
+from cse_cli.core.run_status import RunStatus, all_statuses, is_at_work, read_status
 from registry.errors import CseError, StopRequested
 
 RUN = RunInfo(
@@ -250,3 +251,14 @@ def test_a_run_is_gone_whose_process_has_ended_on_this_machine(kept):
     assert replace(here, pid=999_999_999).is_gone
     assert replace(here, process_started=here.process_started - 100).is_gone  # another process has the id now
     assert not replace(here, pid=999_999_999, host="elsewhere").is_gone
+
+
+def test_the_lock_of_a_run_says_more_than_a_clock_or_a_process_id(kept):
+    here, lock = kept("a"), RunLock("a")
+    lock.acquire()
+    set_back = replace(here, process_started=here.process_started - 5)  # the clock was
+    in_a_container = replace(here, pid=999_999_999)
+    assert (set_back.is_gone, in_a_container.is_gone, is_at_work("a")) == (False, False, True)
+    lock.release()
+    assert (here.is_gone, is_at_work("a")) == (True, False)
+    assert not replace(here, host="elsewhere").is_gone

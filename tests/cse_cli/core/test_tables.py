@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 
 import pytest
 from rich.console import Console
@@ -20,6 +21,7 @@ from cse_cli.core.tables import (
     as_markdown,
     as_rich,
     as_tsv,
+    csv_lines,
     escape_latex,
     fits,
     plain_table,
@@ -104,3 +106,54 @@ def test_stdout_that_is_no_terminal_is_plain_and_unwrapped(capsys: pytest.Captur
 def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]):
     write_json({"a": (math.nan, {"b": math.inf}), "c": 1.5})
     assert json.loads(capsys.readouterr().out) == {"schema_version": 1, "a": [None, {"b": None}], "c": 1.5}
+
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>", "=HYPERLINK(\"http://x\")", "+cmd|'/c calc'!A0", "-2+3+cmd()", "@SUM(A1)",
+    "\tx\n=1+1", "\x1b]0;title\x07\x1b[2J", "a | b\n# c", "\\input{/etc/passwd}", "x\n\n\\end{table}", "\x9b31m",
+)  # fmt: skip
+
+
+@pytest.fixture(params=HOSTILE)
+def hostile(request):
+    text = request.param
+    return Table(text, (text,), (Row(text, (Cell(text, strong=True),)),), (text,), label=text)
+
+
+def test_no_text_is_markup_in_markdown(hostile):
+    head, rule, row, *notes = as_markdown(hostile).split("\n")
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in (head, row)] == [3, 3]
+    assert rule == "| --- | ---: |"
+    assert len(notes) == 2
+    assert not re.search(r"<|[\x00-\x09\x0b-\x1f\x7f-\x9f]", as_markdown(hostile))
+
+
+def test_no_text_is_a_command_in_latex(hostile):
+    text = as_latex(hostile)
+    ours = {"begin", "centering", "small", "caption", "toprule", "midrule", "bottomrule", "end", "par", "medskip",
+            "footnotesize", "raggedright", "textbf", "textbackslash", "textless", "textgreater", "textbar"}  # fmt: skip
+    assert set(re.findall(r"\\([a-zA-Z]+)", text)) <= ours
+    assert text.count(r"\end{table}") == 1
+    assert "\n\n" not in text
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+
+
+def test_no_text_is_a_formula_in_csv(hostile):
+    for line in csv.reader(io.StringIO(as_csv(hostile))):
+        for cell in line:
+            assert not cell.lstrip().startswith(("=", "+", "-", "@"))
+            assert cell.removeprefix("'") == hostile.label
+
+
+@pytest.mark.parametrize(
+    "text", ["-1.5", "+0.30", "-1e-05", "+0.10 … +0.30", "-inf", "−0.30", "76.16 ± 0.12", "<0.001", ""]
+)
+def test_numbers_stay_numbers_in_csv(text):
+    assert as_csv(plain_table(["a"], [[text]])) == f"a\n{text}\n" if text else 'a\n""\n'
+    assert csv_lines([[-1.5, None, "x"]]) == "-1.5,,x\n"
+
+
+def test_a_row_is_one_line_of_tabs(hostile):
+    text = as_tsv(hostile)
+    assert (text.count("\n"), text.count("\t")) == (2, 2)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)

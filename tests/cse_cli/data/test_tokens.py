@@ -1,4 +1,5 @@
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 from cse_cli.data import tokens
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
-from registry.errors import CseError
+from registry.errors import CseError, DiskError
 from tests.cse_cli.data.vocabularies import Words
 
 LINES = ["one two", "three", "four five six seven", "eight nine", "ten"]
@@ -92,10 +93,36 @@ def test_only_a_damaged_shard_is_made_again_and_that_is_told_once(text, home, da
     cut = whole[:-30] if damage is None else whole[: int(len(whole) * damage)] if isinstance(damage, float) else damage
     second.write_bytes(cut)
     words = Words()
-    with pytest.warns(UserWarning, match="00001-2.arrow cannot be read and is made again") as told:
+    with pytest.warns(UserWarning, match=r"00001-2\.arrow is damaged, .*and is made again") as told:
         column = text.tokens("text", words, 5)
     assert (len(told), words.asked) == (1, 2)
     assert column.take(range(5)) == Words().ids(LINES, 5)
+
+
+@pytest.mark.usefixtures("shards_of_two")
+@pytest.mark.parametrize("suffix", [".arrow", ".crc32"])
+def test_a_bit_that_flips_anywhere_in_a_shard_or_its_checksum_is_found(text, home, suffix):
+    text.tokens("text", Words(), 5)
+    (first,) = (home / "cache" / "tokens").rglob(f"00000-2{suffix}")
+    whole = first.read_bytes()
+    for at in range(0, len(whole), max(1, len(whole) // 12)):
+        first.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        words = Words()
+        with pytest.warns(UserWarning, match=r"00000-2\.arrow is damaged") as told:
+            column = text.tokens("text", words, 5)
+        assert (len(told), words.asked) == (1, 2)
+        assert column.take(range(5)) == Words().ids(LINES, 5)
+        assert first.read_bytes() == whole
+
+
+def test_a_shard_of_a_version_that_wrote_no_checksum_is_made_again(text, home):
+    text.tokens("text", Words(), 5)
+    (note,) = (home / "cache" / "tokens").rglob("*.crc32")
+    note.unlink()
+    with pytest.warns(UserWarning, match="or of an earlier version without checksums") as told:
+        assert text.tokens("text", Words(), 5).take(range(5)) == Words().ids(LINES, 5)
+    assert len(told) == 1
+    assert note.exists()
 
 
 @pytest.mark.usefixtures("shards_of_two")
@@ -109,7 +136,7 @@ def test_a_stop_on_the_way_keeps_whole_shards_and_nothing_else(text, home):
     with pytest.raises(KeyboardInterrupt):
         text.tokens("text", Stops(), 5)
     (folder,) = (home / "cache" / "tokens").iterdir()
-    assert sorted(path.name for path in folder.iterdir()) == ["00000-2.arrow", "lock"]
+    assert sorted(path.name for path in folder.iterdir()) == ["00000-2.arrow", "00000-2.crc32", "lock"]
     words = Words()
     text.tokens("text", words, 5)
     assert words.asked == 3
@@ -120,7 +147,7 @@ def test_what_a_killed_process_left_is_cleared_away(text, home):
     (whole,) = (home / "cache" / "tokens").rglob("*.arrow")
     whole.rename(whole.with_name("tmpabc123"))
     text.tokens("text", Words(), 5)
-    assert sorted(path.name for path in whole.parent.iterdir()) == ["00000-5.arrow", "lock"]
+    assert sorted(path.name for path in whole.parent.iterdir()) == ["00000-5.arrow", "00000-5.crc32", "lock"]
 
 
 def test_a_cache_that_cannot_be_written_is_told(text, home):
@@ -128,6 +155,21 @@ def test_a_cache_that_cannot_be_written_is_told(text, home):
     (home / "cache" / "tokens").write_text("a file where a folder should be")
     with pytest.raises(CseError, match="the cache cannot be written"):
         text.tokens("text", Words(), 5)
+
+
+def test_a_full_disk_is_told_and_nothing_half_written_is_left(tmp_path, home):
+    (tmp_path / "long.txt").write_text("".join(f"{'word ' * 90}{i}\n" for i in range(2000)))
+    long = open_text(Data(file=str(tmp_path / "long.txt")), {"text"})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))  # the tokens take 0.7 MB
+    try:
+        with pytest.raises(DiskError, match="the cache cannot be written: File too large") as caught:
+            long.tokens("text", Words(), 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.exit_code == 4
+    (folder,) = (home / "cache" / "tokens").iterdir()
+    assert [path.name for path in folder.iterdir()] == ["lock"]
 
 
 def test_two_at_once_make_one_file(text):

@@ -17,7 +17,7 @@ from cse_cli.data.translate import Request, Rows, is_dataset_name, language_of, 
 from cse_cli.data.translate import translate_rows as made_by
 from cse_cli.data.translator import Settings
 from cse_cli.recipe.schema import Data
-from registry.errors import CseError
+from registry.errors import CseError, DiskError
 
 ROWS = 2503
 
@@ -210,10 +210,12 @@ def test_a_disk_that_refuses_is_told(rows, tmp_path, monkeypatch):
         made_by(rows, Upper(), tmp_path / "file" / "t.tsv")
 
     def full(self):
-        raise sqlite3.OperationalError("database or disk is full")
+        self._file.execute("PRAGMA max_page_count = 1")  # what SQLite answers where the disk is full
+        commit(self)
 
+    commit = module.Store.commit
     monkeypatch.setattr(module.Store, "commit", full)
-    with pytest.raises(CseError, match=r"\.sqlite: database or disk is full(.|\n)*free some disk space"):
+    with pytest.raises(DiskError, match=r"\.sqlite: database or disk is full(.|\n)*free some disk space"):
         made_by(rows, Upper(identity="full"), tmp_path / "t.tsv")
     assert not (tmp_path / "t.tsv").exists()
 
@@ -224,6 +226,37 @@ def test_a_damaged_store_is_named(rows, tmp_path, home):
     store.write_bytes(b"not a database" * 1000)
     with pytest.raises(CseError, match=rf"{store.name}: file is not a database(.|\n)*delete the file"):
         made_by(rows, Upper(), tmp_path / "t.tsv")
+
+
+def test_a_damaged_translation_is_made_again_with_one_warning(tmp_path, home):
+    lines = [f"the cat number {number} sleeps" for number in range(40)]
+    made_by(rows_of(*lines), Upper(), tmp_path / "first.tsv")
+    (store,) = (home / "cache" / "translations").glob("*.sqlite")
+    whole = store.read_bytes()
+    for number, byte in ((3, 0x01), (17, 0x80)):  # another letter, and no UTF-8 any more
+        content = bytearray(whole)
+        content[whole.index(lines[number].upper().encode()) + 5] ^= byte
+        store.write_bytes(content)
+        upper = Upper()
+        with pytest.warns(UserWarning, match=r"\.sqlite: damaged translations are made again") as told:
+            made_by(rows_of(*lines), upper, tmp_path / f"{number}.tsv")
+        assert len(told) == 1
+        assert upper.seen == [lines[number]]
+        assert (tmp_path / f"{number}.tsv").read_bytes() == (tmp_path / "first.tsv").read_bytes()
+        made_by(rows_of(*lines), again := Upper(), tmp_path / "again.tsv")
+        assert again.seen == []
+
+
+def test_a_store_of_a_version_without_checksums_is_used(tmp_path, home):
+    made_by(rows_of("a b", "c"), Upper(), tmp_path / "first.tsv")
+    (path,) = (home / "cache" / "translations").glob("*.sqlite")
+    old = sqlite3.connect(path)
+    with old:
+        old.execute("ALTER TABLE translations DROP COLUMN crc32")
+    old.close()
+    made_by(rows_of("a b", "c", "d"), upper := Upper(), tmp_path / "second.tsv")
+    assert upper.seen == ["d"]
+    assert (tmp_path / "second.tsv").read_text() == "text\ttranslation\na b\tA B\nc\tC\nd\tD\n"
 
 
 @pytest.mark.parametrize("shards", [1, 2, 7, 11])

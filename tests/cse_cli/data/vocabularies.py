@@ -21,6 +21,9 @@ class Words:
     def word(self, word: str) -> int:
         return 3 + zlib.crc32((self.salt + word).encode()) % 1000
 
+    def room(self, max_length):
+        return max_length - 2
+
     def ids(self, texts, max_length):
         self.asked += len(texts)
         return [[1, *[self.word(w) for w in text.split()][: max_length - 2], 2] for text in texts]

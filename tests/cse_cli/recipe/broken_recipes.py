@@ -50,6 +50,8 @@ BROKEN = [
     child("milestones_of_linear", "[train]\nmilestones = [5]\nrates = [1e-5]", "3:1", 'for schedule = "constant"'),
     child("milestones_descend", '[train]\nschedule = "constant"\nmilestones = [5, 3]\nrates = [1e-5, 1e-6]', "4:14",
           "should ascend"),
+    child("dropout_and_chunks", "[views.positive]\ndropout = 0.2\n[train]\nrows_at_once = 8", "3:1", "rows_at_once"),
+    child("betas_of_rmsprop", '[train]\noptimizer = "rmsprop"\nbetas = [0.9, 0.9]', "4:1", "are of adamw and adam"),
     child("bias_correction_of_sgd", '[train]\noptimizer = "sgd"\nbias_correction = false', "4:1", "a choice of adamw"),
     child("epsilon_of_sgd", '[train]\noptimizer = "sgd"\nepsilon = 1e-6', "4:1", "sgd divides by nothing"),
     child("two_views_for_one_input", '[losses.info_nce]\nviews = { positive = ["anchor", "positive"] }', "3:22",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cse_cli.recipe.files import all_recipes
@@ -19,6 +21,17 @@ def test_a_negative_weight_and_a_far_value_are_told(capsys: pytest.CaptureFixtur
         "losses.info_nce.weight = -1 is negative: training makes this loss larger",
         "losses.info_nce.temperature = 1e+09 is far from what `cse tune` searches, 0.01 to 0.5",
     ]
+
+
+def test_a_rate_that_trains_nothing_is_told_of_recipes_and_studies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "train.learning_rate = 1e+09 is far above any that trains, 10 at most"
+    assert told in cse("check", "mini/simcse_en", "--set", "train.learning_rate=1e9", capsys=capsys)[2]
+    study = tmp_path / "study.toml"
+    study.write_text('[study]\ntitle = "x"\nrecipe = "mini/simcse_en"\n[study.grid]\n"train.learning_rate" = [1e9]\n')
+    code, _, err = cse("check", str(study), capsys=capsys)
+    assert (code, told in err) == (0, True)
 
 
 def test_settings_are_checked_with_the_recipe(capsys: pytest.CaptureFixture[str]) -> None:

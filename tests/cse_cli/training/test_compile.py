@@ -52,7 +52,6 @@ def losses(one: Stepper) -> list[float]:
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("simcse_en", []),
         ("simcse_en", ["encoders.online.pooling=mean", "train.rows_at_once=3"]),
         ("mocose_en", ["encoders.target.dropout=0.0"]),
     ],

@@ -6,9 +6,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from cse_cli.recipe.schema import WeightSchedule
 from cse_cli.training.method import BoundView, Method, Term
 from cse_cli.training.step import StepState
 from registry import LOSSES
@@ -193,3 +195,42 @@ def test_a_loss_reads_views_before_and_behind_heads_and_several_at_once() -> Non
     anchor, positive, others = seen.given
     assert torch.equal(2 * anchor, positive)
     assert [torch.equal(each, positive) for each in others] == [True, True]
+
+
+def test_a_view_with_a_dropout_rate_of_its_own_is_encoded_apart() -> None:
+    method = make(dropout=0.0)
+    method.views["positive"] = BoundView("online", [], dropout=0.5)
+    encoder = method.encoder("online")
+    step = step_of(method)
+    method(step)
+    rates = [part.p for part in encoder.modules() if isinstance(part, nn.Dropout)]
+    assert rates == [0.0] * len(rates)
+    assert encoder.passes == 2
+    undropped = step.unperturbed["anchor"]
+    assert torch.equal(step.views["anchor"].embeddings, undropped)
+    dropped = step.views["positive"].embeddings
+    kept = dropped != 0
+    torch.testing.assert_close(dropped[kept], 2 * undropped[kept])
+    assert 0.3 < kept.float().mean() < 0.7
+
+
+@pytest.mark.parametrize(
+    ("shape", "share", "expected"),
+    [
+        ("linear", 1.0, [0.2, 0.3, 0.4, 0.5, 0.6]),
+        ("linear", 0.5, [0.2, 0.4, 0.6, 0.6, 0.6]),
+        ("cosine", 1.0, [0.2, 0.2 + 0.4 * 0.14644661, 0.4, 0.2 + 0.4 * 0.85355339, 0.6]),
+        ("quarter_cosine", 0.5, [0.2, 0.2 + 0.4 * 0.29289322, 0.6, 0.6, 0.6]),
+    ],
+)
+def test_a_weight_moves_over_training(shape: str, share: float, expected: list[float]) -> None:
+    method = make(weight=0.2)
+    schedule = WeightSchedule(end=0.6, shape=shape, share=share)
+    method.terms["info_nce"] = replace(method.terms["info_nce"], schedule=schedule)
+    found = []
+    for index in range(5):
+        step = step_of(method)
+        step.index, step.total = index, 4
+        losses = method(step)
+        found.append((method.objective(losses, step) / losses["info_nce"]).item())
+    assert found == pytest.approx(expected, abs=1e-6)

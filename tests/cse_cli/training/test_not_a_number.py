@@ -45,7 +45,7 @@ def test_nothing_is_written_after_a_loss_that_is_no_number(
     assert looked == [1]
     assert one.progress.step == 5
     assert "last good checkpoint: step 0" in str(caught.value)
-    assert checkpoint.read(tmp_path / "run" / checkpoint.FILE)["progress"]["step"] == 0
+    assert checkpoint.load(tmp_path / "run" / checkpoint.FILE)["progress"]["step"] == 0
 
 
 def test_a_record_looks_at_all_losses_since_the_last(

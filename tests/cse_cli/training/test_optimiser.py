@@ -70,3 +70,11 @@ def test_other_optimisers(name: Literal["adam", "rmsprop", "sgd"], kind: type[to
     optimizer = make_optimizer(nn.Linear(2, 2), Train(optimizer=name, learning_rate=0.25))
     assert type(optimizer) is kind
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
+
+
+@pytest.mark.parametrize("kind", ["adamw", "adam"])
+def test_running_means_keep_what_they_are_told(kind: Literal["adamw", "adam"]) -> None:
+    model = nn.Linear(1, 1, bias=False)
+    given = make_optimizer(model, Train(optimizer=kind, betas=(0.5, 0.25))).param_groups[0]["betas"]
+    usual = make_optimizer(model, Train(optimizer=kind)).param_groups[0]["betas"]
+    assert (given, usual) == ((0.5, 0.25), (0.9, 0.999))

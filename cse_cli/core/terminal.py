@@ -1,0 +1,42 @@
+"""What a terminal is sent: control characters of other people's texts are shown, not obeyed."""
+
+from __future__ import annotations
+
+import re
+from typing import IO, Any
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""All but tabs, line breaks and the carriage return, with which programs draw a line again."""
+
+
+def printable(text: str) -> str:
+    r"""Return a text with its control characters written out, as "\x1b": a terminal would obey them."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+class PlainStream:
+    """A stream to a terminal that takes plain text; Rich, whose styles are control characters, writes past it.
+
+    Args:
+        stream: The terminal's.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.rich_proxied_file = stream
+        """Rich writes here, by this name."""
+
+    def write(self, text: str) -> int:
+        """Write a text, its control characters written out."""
+        self.rich_proxied_file.write(printable(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def unfiltered(stream: Any) -> IO[str]:
+    """Return the stream that Rich writes to."""
+    while (inner := getattr(stream, "rich_proxied_file", None)) is not None:
+        stream = inner
+    found: IO[str] = stream
+    return found
