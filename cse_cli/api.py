@@ -100,6 +100,7 @@ def evaluate(
     pooling: str | None = None,
     max_length: int | None = None,
     device: str = "auto",
+    template: str | None = None,
     progress: bool = True,
 ) -> list[Scored]:
     """Score encoders as the papers do.
@@ -108,9 +109,11 @@ def evaluate(
         models: Directories, names under `$CSE_MODELS`, hub ids, or beginnings of run ids.
         tasks: Separated by commas: sts, transfer, geometry, all, sts_zh; data sets; files of pairs; evaluators.
         settings: "task.parameter" → value, as `--set` takes them.
-        pooling: "cls", "mean", "last2" or "first_last" instead of what the model says.
+        pooling: "cls", "mean", "last2", "first_last", "mask", "last_mask", "last" or "weighted_mean"
+            instead of what the model says.
         max_length: Tokens a sentence is cut to.
         device: "auto", "cpu", "cuda" or "cuda:N".
+        template: Text around every sentence, "{text}" its place and "{mask}" what pooling "mask" reads.
         progress: Show on stderr what is downloaded and scored.
 
     Raises:
@@ -119,7 +122,7 @@ def evaluate(
     wanted, named = parse_tasks(tasks, _assignments(settings)), [str(model) for model in models]
     with Screen(quiet=not progress) as screen:
         scoring.fetch_needed(named, wanted, screen.downloading)
-        settings_of_all = scoring.Settings(pooling, max_length, None, device)
+        settings_of_all = scoring.Settings(pooling, max_length, None, device, template)
         return scoring.score_models(named, wanted, settings_of_all, screen.scoring)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import Annotated
+from typing import Annotated, Never
 
 import typer
 
 from cse_cli import __version__, doctor
 from cse_cli.analysis import command as analysis
+from cse_cli.core.terminal import PlainStream
 from cse_cli.data import command as data
 from cse_cli.evaluation import command as evaluation
 from cse_cli.listing import command as listing
@@ -45,9 +46,6 @@ app.add_typer(data.app, name="data")
 app.add_typer(tracking.app, name="runs")
 
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         sys.stdout.write(f"cse {__version__}\n")
@@ -65,24 +63,37 @@ def main(
 
 def run() -> None:
     """Run the app; what a user did wrong becomes one message on stderr and an exit code."""
+    for name in ("stdout", "stderr"):
+        if (stream := getattr(sys, name)).isatty():
+            setattr(sys, name, PlainStream(stream))
     try:
         sys.exit(app(prog_name="cse", standalone_mode=False) or 0)
     except Exception as error:
-        from registry.errors import CseError
-
-        if isinstance(error, CseError):
-            _exit(str(error), error.exit_code)
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            about = f": {error.filename}" if error.filename else ""
-            _exit(f"{error.strerror}{about}\n  → free some, or set CSE_HOME to another folder; runs can be resumed", 4)
-        if isinstance(error, typer.Abort):
-            _exit("stopped: nothing was changed", 1)
-        if hasattr(error, "format_message"):  # an option that there is not, or a value that it does not take
-            _exit(_usage(error), 2)
-        raise
+        _end(error)
 
 
-def _exit(text: str, code: int) -> None:
+def _end(error: Exception) -> Never:
+    """Say what was wrong and exit; raise what nobody expected."""
+    from registry.errors import CseError, TrackingError
+    from registry.paths import NO_ROOM
+
+    if isinstance(error, CseError):
+        _exit(str(error), error.exit_code)
+    if isinstance(error, OSError) and error.errno in (*NO_ROOM, errno.EROFS):
+        about = f": {error.filename}" if error.filename else ""
+        _exit(f"{error.strerror}{about}\n  → free some, or set CSE_HOME to another folder; runs can be resumed", 4)
+    if type(error).__module__.startswith(("mlflow.", "sqlalchemy.", "sqlite3")):
+        from cse_cli.tracking.store import not_done
+
+        _exit(str(not_done(error)), TrackingError.exit_code)
+    if isinstance(error, typer.Abort):
+        _exit("stopped: nothing was changed", 1)
+    if hasattr(error, "format_message"):  # an option that there is not, or a value that it does not take
+        _exit(_usage(error), 2)
+    raise error
+
+
+def _exit(text: str, code: int) -> Never:
     from cse_cli.core.console import print_error
 
     if text:

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from cse_cli.core.console import stdout_console, write_json
 from cse_cli.core.environment import environment, name_clash, without_password
-from cse_cli.core.paths import home
+from cse_cli.core.formatting import counted
+from cse_cli.core.paths import home, require_home, runs
 
 State = Literal["ok", "note", "problem"]
 _MARKS: dict[State, tuple[str, str]] = {"ok": ("✓", "green"), "note": ("–", "dim"), "problem": ("✗", "red")}
@@ -40,21 +41,38 @@ class Check:
 
 
 def doctor(
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Make the tracking database whole: from its last copy and the runs' folders."),
+    ] = False,
     md: Annotated[bool, typer.Option("--md", help="Markdown, to paste into an issue.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Report versions, devices, store, models and data; exit 1 where something is broken. Changes nothing."""
+    """Report versions, devices, store, models and data; exit 1 where something is broken."""
     if clash := name_clash():
         # Nothing below can be imported then, our own errors included.
         typer.echo(f"error: {clash}", err=True)
         raise typer.Exit(1)
 
+    if repair:
+        _repair()
+        return
     checks = examine()
     if json_:
         write_json({"environment": environment(), "checks": [asdict(check) for check in checks]})
     else:
         (print_markdown if md else print_report)(environment(), checks)
     raise typer.Exit(1 if any(check.state == "problem" for check in checks) else 0)
+
+
+def _repair() -> None:
+    from cse_cli.tracking.repair import repair
+    from cse_cli.tracking.store import answering
+
+    require_home()
+    with answering():
+        for line in repair():
+            sys.stdout.write(f"{line}\n")
 
 
 def examine() -> list[Check]:
@@ -90,19 +108,37 @@ def _tracking_store() -> Iterator[Check]:
 
     address = location.uri()
     shown = without_password(address)
+    own = location.database(address) == location.own_database()
     if not location.exists(address):
+        if own and (lost := len([*runs().glob("*/run.json")])):
+            there = f"the folders of {counted(lost, 'run')} are there"
+            says = f"{shown} is gone; {there}; `cse doctor --repair` records them again"
+            yield Check("tracking store", "problem", says)
+            return
         yield Check("tracking store", "ok", f"{shown}, created by the first run")
         return
     from cse_cli.tracking.reader import list_names
+    from cse_cli.tracking.repair import damage, lost_runs
+    from cse_cli.tracking.store import open_store
     from cse_cli.tracking.unsent import waiting
 
     try:
-        runs = list_names()
+        if own and (wrong := damage(location.own_database())):
+            says = f"{shown} is damaged: {wrong}; `cse doctor --repair` makes it again from the folders of its runs"
+            yield Check("tracking store", "problem", says)
+            return
+        recorded = list_names()
     except TrackingError as error:
         yield Check("tracking store", "problem", str(error))
         return
-    yield Check("tracking store", "ok", f"{shown}; {len(runs)} runs")
-    if gone := [run.run_id[:8] for run in runs if run.status == "GONE"]:
+    yield Check("tracking store", "ok", f"{shown}; {len(recorded)} runs")
+    if own and (lost := len(lost_runs(open_store()))):
+        yield Check(
+            "runs not recorded",
+            "problem",
+            f"the folders of {counted(lost, 'run')} alone are there; `cse doctor --repair`",
+        )
+    if gone := [run.run_id[:8] for run in recorded if run.status == "GONE"]:
         ids = ", ".join(gone[:5])
         yield Check("gone runs", "note", f"{len(gone)} runs say RUNNING but are gone: {ids}; `cse runs close RUN`")
     if kept := waiting():

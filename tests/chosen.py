@@ -1,4 +1,4 @@
-"""Which of many recipes plain `pytest` takes: one for each distinct set of components; the others are `exhaustive`."""
+"""Which of many recipes are run: one of each set of components, for others differ by numbers and checkpoints alone."""
 
 from __future__ import annotations
 
@@ -36,6 +36,14 @@ def _components(tables: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from (("loss", loss["name"]) for loss in tables["losses"].values())
     if "queue" in tables:
         yield "queue", tables["queue"]["name"]
+
+
+def distinct(names: Iterable[str], *kinds: str) -> list[str]:
+    """Return the names, without those that have the components of an earlier one, or those of some kinds."""
+    found: dict[frozenset[tuple[str, str]], str] = {}
+    for name in names:
+        found.setdefault(frozenset(one for one in components(name) if not kinds or one[0] in kinds), name)
+    return list(found.values())
 
 
 def one_of_each(names: Iterable[str]) -> list[Any]:

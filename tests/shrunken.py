@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from registry.catalogue import Pair
-from tests.tiny import sentences, tiny_bert, tiny_roberta, with_prediction_head, word_vectors
+from tests.tiny import sentences, tiny_bert, tiny_llama, tiny_roberta, with_prediction_head, word_vectors
 
 STEPS = 3
 LONGEST = 64
 """Tokens that the tiny models have positions for."""
-AT_MOST = {"length": 6, "initial": 3, "served": 3, "k": 8, "limit": 30, "neighbours": 3}
+BLOCKS = 2
+"""Blocks of the tiny models."""
+AT_MOST = {
+    "length": 6, "initial": 3, "served": 3, "k": 8, "limit": 30, "neighbours": 3, "buffer": 6, "frozen_layers": 1,
+    "groups": 4,
+}  # fmt: skip
 """Parameter → largest value a tiny run has room for."""
 
 
@@ -26,12 +31,14 @@ class Small:
         translations: The same for the sentences of `pairs`.
         vectors: Word vectors in GloVe's format.
         models: Kind of checkpoint → directory.
+        decoder: A decoder with its prediction head, as many blocks deep as any recipe counts.
     """
 
     text: Path
     translations: Path
     vectors: Path
     models: dict[str, Path]
+    decoder: Path
 
     def options(self, recipe: Any) -> tuple[list[str], list[str]]:
         """Return the `--set` and the `--unset` that shrink a loaded recipe."""
@@ -64,11 +71,14 @@ class Small:
                 yield name, instead[name]
             elif name in AT_MOST and isinstance(value, int):
                 yield name, min(value, AT_MOST[name])
+            elif name == "layers" and isinstance(value, list):
+                yield name, [layer for layer in value if layer < BLOCKS] or list(range(BLOCKS))
         if part.get("fit_on", "target") != "target":
             yield from (("fit_on", "graded_pairs"), ("split", "train"), ("columns", '["text"]'), ("limit", 30))
 
     def _like(self, model: str) -> Path:
-        return self.models["roberta" if "roberta" in model else "bert"]
+        decoder = any(name in model.lower() for name in ("llama", "opt-", "mistral", "llm2vec"))
+        return self.decoder if decoder else self.models["roberta" if "roberta" in model else "bert"]
 
 
 def _evaluators(tables: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -101,6 +111,7 @@ def small(folder: Path, rows: int = 20) -> Small:
         translations=_parallel(folder / "translations.tsv", asked),
         vectors=word_vectors(folder / "vectors.txt"),
         models=models,
+        decoder=with_prediction_head(tiny_llama(folder, layers=28)),
     )
 
 

@@ -1,8 +1,9 @@
-"""Every setting of every study starts from its recipe and takes five steps."""
+"""The settings of every study start from its recipe and take five steps; of a sweep, its ends."""
 
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,19 @@ STUDIES = [name for name in all_studies() if not name.startswith("studies/mini/"
 
 
 def trained(study: str) -> list[Cell]:
-    """Return the experiments of a study that train, each once."""
+    """Return the experiments of a study that train, each once; of those that differ by numbers, the two ends."""
     found = {cell.hash: cell for cell in cells(load_study(study))}
-    return [cell for cell in found.values() if load(cell.recipe, cell.overrides, cell.unset).recipe.train.steps != 0]
+    training = [c for c in found.values() if load(c.recipe, c.overrides, c.unset).recipe.train.steps != 0]
+    first = {_without_numbers(cell): cell for cell in reversed(training)}
+    last = {_without_numbers(cell): cell for cell in training}
+    ends = {cell.hash for cell in (*first.values(), *last.values())}
+    return [cell for cell in training if cell.hash in ends]
+
+
+def _without_numbers(cell: Cell) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Return what a setting has in common with those that differ from it by a number alone."""
+    changes = tuple(re.sub(r"=-?[\d.]+(e-?\d+)?$", "=", text) for text in cell.overrides)
+    return cell.recipe, changes, tuple(cell.unset)
 
 
 @pytest.fixture(scope="module")

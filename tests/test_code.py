@@ -254,3 +254,23 @@ def test_nothing_outside_the_registry_branches_on_a_method_or_component():
     forbidden = names | classes | recipes | METHODS
     found = {(m, text) for m in FILES if m.startswith("cse_cli") for text in compared(m) if text in forbidden}
     assert found - set(ALLOWED) == set()
+
+
+MUST_HAVE = {
+    "from_pretrained": "trust_remote_code=False", "from_config": "trust_remote_code=False",
+    "SentenceTransformer": "trust_remote_code=False", "torch.load": "weights_only=True",
+}  # fmt: skip
+
+
+def test_nothing_is_loaded_that_could_be_a_program() -> None:
+    seen = set()
+    for path in (file for package in ("cse_cli", "registry") for file in (ROOT / package).rglob("*.py")):
+        for call in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):
+            name = ast.unparse(call.func)
+            given = {ast.unparse(keyword) for keyword in call.keywords}
+            assert "allow_pickle=True" not in given, f"{path}:{call.lineno}"
+            for called, needed in MUST_HAVE.items():
+                if name == called or name.endswith(f".{called}"):
+                    seen.add(called)
+                    assert needed in given, f"{path}:{call.lineno}: {name} without {needed}"
+    assert seen == set(MUST_HAVE)

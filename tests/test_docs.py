@@ -228,6 +228,13 @@ PROPOSED = {
 """What an example tells the reader to write."""
 
 
+def test_every_promise_of_safety_names_tests_that_there_are():
+    named = re.findall(r"`(tests/\S+\.py)::(test_\w+)`", (ROOT / "docs" / "security.md").read_text("utf-8"))
+    assert len(named) > 20
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / file).read_text("utf-8"), f"{file} has no {test}"
+
+
 def test_the_tours_functions_are_where_it_says():
     stops = re.findall(r"`(cse_cli/[\w/]+\.py|registry/[\w/]+\.py)` · `([\w.]+)`", text(ROOT / "docs" / "tour.md"))
     assert len(stops) >= 6

@@ -49,15 +49,16 @@ def tiny_roberta(folder: Path, *, name: str = "roberta", width: int = 16, seed: 
     """Write a random RoBERTa (positions from padding_idx + 1, one segment type) and its tokenizer."""
     from transformers import RobertaModel
 
-    return _write(RobertaModel, _roberta_config(width), folder / name, seed, roberta=True)
+    return _write(RobertaModel, _roberta_config(width), folder / name, seed, _roberta_tokenizer())
 
 
 def with_prediction_head(model: Path, *, seed: int = 0) -> Path:
-    """Give a BERT or RoBERTa written here the random masked-language-model head that published ones have."""
-    from transformers import AutoModel, BertForPreTraining, RobertaForMaskedLM
+    """Give a BERT, RoBERTa or Llama written here the random language-model head that published ones have."""
+    from transformers import AutoModel, BertForPreTraining, LlamaForCausalLM, RobertaForMaskedLM
 
     encoder = AutoModel.from_pretrained(model)
-    cls = {"bert": BertForPreTraining, "roberta": RobertaForMaskedLM}[encoder.config.model_type]
+    kinds = {"bert": BertForPreTraining, "roberta": RobertaForMaskedLM, "llama": LlamaForCausalLM}
+    cls = kinds[encoder.config.model_type]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         whole = cls(encoder.config)
@@ -122,7 +123,64 @@ def tiny_electra(folder: Path, *, name: str = "electra", width: int = 16, embedd
     return _write(ElectraModel, settings, folder / name, seed)
 
 
-def _write(cls: Any, settings: Any, folder: Path, seed: int, roberta: bool = False) -> Path:
+def tiny_llama(folder: Path, *, name: str = "llama", width: int = 16, layers: int = 3, seed: int = 0) -> Path:
+    """Write a random Llama (rotary positions, grouped heads, no dropout) and its tokenizer, which begins with <s>."""
+    from transformers import LlamaConfig, LlamaModel
+
+    settings = LlamaConfig(
+        vocab_size=len(SPECIALS) + len(WORDS),
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=2 * width,
+        max_position_embeddings=64,
+    )
+    return _write(LlamaModel, settings, folder / name, seed, _decoder_tokenizer("<s>"))
+
+
+def tiny_gpt2(folder: Path, *, name: str = "gpt2", width: int = 16, layers: int = 3, seed: int = 0) -> Path:
+    """Write a random GPT-2 (learned positions, dropout) and its tokenizer, which adds no token and has no padding."""
+    from transformers import GPT2Config, GPT2Model
+
+    settings = GPT2Config(vocab_size=len(SPECIALS) + len(WORDS), n_embd=width, n_layer=layers, n_head=2, n_positions=64)
+    return _write(GPT2Model, settings, folder / name, seed, _decoder_tokenizer(None))
+
+
+def tiny_opt(folder: Path, *, name: str = "opt", width: int = 16, layers: int = 3, seed: int = 0) -> Path:
+    """Write a random OPT (learned positions after the second, dropout) and its tokenizer, which begins with </s>."""
+    from transformers import OPTConfig, OPTModel
+
+    settings = OPTConfig(
+        vocab_size=len(SPECIALS) + len(WORDS),
+        hidden_size=width,
+        word_embed_proj_dim=width,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        ffn_dim=2 * width,
+        max_position_embeddings=64,
+    )
+    return _write(OPTModel, settings, folder / name, seed, _decoder_tokenizer("</s>"))
+
+
+def tiny_modernbert(folder: Path, *, name: str = "modernbert", width: int = 16, seed: int = 0) -> Path:
+    """Write a random ModernBERT (rotary positions, windows of four tokens in two of three blocks) and its tokenizer."""
+    from transformers import ModernBertConfig, ModernBertModel
+
+    settings = ModernBertConfig(
+        vocab_size=len(SPECIALS) + len(WORDS),
+        hidden_size=width,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=2 * width,
+        max_position_embeddings=64,
+        local_attention=4,
+        pad_token_id=0,
+    )
+    return _write(ModernBertModel, settings, folder / name, seed)
+
+
+def _write(cls: Any, settings: Any, folder: Path, seed: int, tokenizer: Any = None) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = cls(settings)
@@ -130,7 +188,7 @@ def _write(cls: Any, settings: Any, folder: Path, seed: int, roberta: bool = Fal
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(folder)
-    (_roberta_tokenizer() if roberta else _bert_tokenizer()).save_pretrained(folder)
+    (tokenizer or _bert_tokenizer()).save_pretrained(folder)
     return folder
 
 
@@ -174,6 +232,24 @@ def _roberta_tokenizer() -> Any:
         cls_token="<s>",
         sep_token="</s>",
         mask_token="<mask>",
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def _decoder_tokenizer(first: str | None) -> Any:
+    from tokenizers import processors
+    from transformers import PreTrainedTokenizerFast
+
+    specials = ["<unk>", "<s>", "</s>", "_", '"']
+    backend = _backend(specials, "<unk>")
+    if first is not None:
+        place = (first, specials.index(first))
+        backend.post_processor = processors.TemplateProcessing(single=f"{first} $A", special_tokens=[place])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
         model_input_names=["input_ids", "attention_mask"],
     )
 

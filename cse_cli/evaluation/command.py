@@ -9,7 +9,8 @@ import typer
 EPILOG = (
     "Examples:  cse evaluate mini_en --pooling mean  ·  cse evaluate 3f2a --tasks stsb,sickr/all,geometry  ·  "
     "cse evaluate sentence-transformers/all-MiniLM-L6-v2 mini_en --tasks all --json  ·  "
-    "cse evaluate mini_en --tasks pairs.tsv --set sts.score_column=rating"
+    "cse evaluate mini_en --tasks pairs.tsv --set sts.score_column=rating  ·  "
+    "cse evaluate bert-base-uncased --template '\"{text}\" means {mask}.' --pooling mask"
 )
 
 
@@ -27,7 +28,14 @@ def evaluate(
         typer.Option("--set", help="Parameter of an evaluator, or of one task: transfer.classifier=logistic."),
     ] = None,
     pooling: Annotated[
-        str | None, typer.Option(help="cls, mean, last2 or first_last; default: what the model says.")
+        str | None,
+        typer.Option(
+            help="cls, mean, last2, first_last, mask, last_mask, last or weighted_mean; default: what the model says."
+        ),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(help="Text around every sentence, '{text}' its place and '{mask}' what --pooling mask reads."),
     ] = None,
     max_length: Annotated[int | None, typer.Option(min=3, help="Tokens a sentence is cut to.")] = None,
     batch_tokens: Annotated[
@@ -49,7 +57,9 @@ def evaluate(
     wanted = parse_tasks(tasks, set_ or ())
     with Screen(quiet=quiet) as screen:
         fetch_needed(models, wanted, screen.downloading)
-        scored = score_models(models, wanted, Settings(pooling, max_length, batch_tokens, device), screen.scoring)
+        scored = score_models(
+            models, wanted, Settings(pooling, max_length, batch_tokens, device, template), screen.scoring
+        )
     tables = beside_papers(scored, wanted)
     if json_:
         printed = [table.model_dump(mode="json") for table in tables]

@@ -10,7 +10,7 @@ from typing import Any
 from cse_cli.core.devices import Compute, choose, limit_torch_threads
 from cse_cli.core.distributed import run_on_rank0
 from cse_cli.core.results import Scores
-from cse_cli.core.run_folder import model_of_run
+from cse_cli.core.run_folder import checked_model_of_run, model_of_run
 from cse_cli.data.batches import ViewPlan
 from cse_cli.data.requirements import DownloadProgress, Requirement, fetch, of_part
 from cse_cli.evaluation.encoder import SentenceEncoder, ShardedEncoder
@@ -104,12 +104,14 @@ class Settings:
     Args:
         pooling: Instead of the model's own.
         max_length: Instead of the model's own.
+        template: Instead of the model's own.
     """
 
     pooling: str | None
     max_length: int | None
     batch_tokens: int | None
     device: str
+    template: str | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class Scored:
 
     Args:
         tasks: Task → its evaluator's registered name and all of its parameters.
+        template: Text around every sentence, where there is one.
     """
 
     model: str
@@ -128,6 +131,7 @@ class Scored:
     tasks: dict[str, dict[str, Any]]
     fingerprints: dict[str, str]
     seconds: float
+    template: str | None = None
 
 
 def fetch_needed(models: Sequence[str], tasks: Mapping[str, Task], progress: DownloadProgress) -> None:
@@ -148,11 +152,11 @@ def score_models(
     """Return the scores of each model under the same tasks; `show` is told model and task, and the share of all.
 
     Raises:
-        CseError: A model or data set is missing; raised before anything is scored.
+        CseError: A model or data set is missing, or a run's model has changed; raised before anything is scored.
     """
     digests = {name: digest for task in tasks.values() for name, digest in task.evaluator.fingerprints().items()}
     for model in models:
-        locate(model_of_run(model) or model)
+        locate(checked_model_of_run(model) or model)
     scored = []
     for place, model in enumerate(models):
         show_model = None if show is None else _of_model(show, model, place, len(models))
@@ -174,7 +178,7 @@ def _score(
 ) -> Scored:
     limit_torch_threads()
     compute = choose(settings.device, "fp32")
-    encoder, own_length = open_encoder(model_of_run(model) or model, settings.pooling)
+    encoder, own_length = open_encoder(model_of_run(model) or model, settings.pooling, settings.template)
     length = min(settings.max_length or own_length, own_length)
     encoder.to(compute.device).eval()
     began = time.perf_counter()
@@ -193,4 +197,5 @@ def _score(
         tasks={name: {"name": task.component, "params": task.params} for name, task in tasks.items()},
         fingerprints=dict(digests),
         seconds=time.perf_counter() - began,
+        template=getattr(encoder.vocabulary, "template", None),
     )

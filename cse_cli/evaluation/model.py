@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cse_cli.core.devices import choose
-from cse_cli.core.run_folder import model_of_run
+from cse_cli.core.run_folder import checked_model_of_run
 from cse_cli.evaluation.encoder import SentenceEncoder
 from registry.encoders.export import MODULES
 from registry.encoders.saved import open_encoder
@@ -67,7 +67,7 @@ class Model:
             raise MissingError(
                 "sentence-transformers is not installed", "pip install sentence-transformers, or use `encode`"
             ) from error
-        return SentenceTransformer(str(self.folder))
+        return SentenceTransformer(str(self.folder), trust_remote_code=False)
 
     def to_transformers(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         """Return the transformer without pooling and heads, and its tokenizer.
@@ -79,21 +79,24 @@ class Model:
 
         if not (self.folder / "config.json").is_file():
             raise CseError(f"{self.folder} holds no transformer", "use `encode` of this object")
-        without: dict[str, Any] = without_pooler(AutoConfig.from_pretrained(self.folder))
-        return AutoModel.from_pretrained(self.folder, **without), AutoTokenizer.from_pretrained(self.folder)
+        without: dict[str, Any] = without_pooler(AutoConfig.from_pretrained(self.folder, trust_remote_code=False))
+        model = AutoModel.from_pretrained(self.folder, trust_remote_code=False, **without)
+        return model, AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
 
 
-def load_model(name: str | Path, pooling: str | None = None) -> Model:
+def load_model(name: str | Path, pooling: str | None = None, template: str | None = None) -> Model:
     """Return the model of a finished run, or any other encoder.
 
     Args:
         name: The first characters of a run's id; or a directory, a name under `$CSE_MODELS`, a hub id.
-        pooling: "cls", "mean", "last2" or "first_last" instead of what the model says.
+        pooling: "cls", "mean", "last2", "first_last", "mask", "last_mask", "last" or "weighted_mean"
+            instead of what the model says.
+        template: Text around every sentence, "{text}" its place and "{mask}" what pooling "mask" reads.
 
     Raises:
         MissingError: It is not on this machine and cannot be fetched.
-        CseError: Its sentence vectors are made in a way that is not known.
+        CseError: Its sentence vectors are made in a way that is not known, or a run's model has changed.
     """
-    found = model_of_run(str(name)) or str(name)
-    encoder, max_length = open_encoder(found, pooling)
+    found = checked_model_of_run(str(name)) or str(name)
+    encoder, max_length = open_encoder(found, pooling, template)
     return Model(locate(found), encoder, max_length)

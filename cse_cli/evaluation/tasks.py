@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from cse_cli.recipe.draft import check_part
-from cse_cli.recipe.errors import Problems, dotted
+from cse_cli.recipe.errors import EnoughProblems, Problems, dotted
 from cse_cli.recipe.load import toml_value
 from registry import EVALUATORS, catalogue
 from registry.core import Entry
@@ -168,7 +169,8 @@ def _checked(name: str, entry: Entry[Evaluator], given: Mapping[str, Any]) -> di
         CseError: One is missing, unknown or wrong.
     """
     problems = Problems()
-    checked = check_part({**given, "name": entry.name}, EVALUATORS, (name,), frozenset(), problems)
+    with suppress(EnoughProblems):
+        checked = check_part({**given, "name": entry.name}, EVALUATORS, (name,), frozenset(), problems)
     if problems.found:
         raise CseError(
             "\n".join(f"{dotted(problem.keys)}: {problem.message}" for problem in problems.found),

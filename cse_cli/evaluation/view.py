@@ -57,7 +57,7 @@ def print_scores(scored: Sequence[Scored], tasks: Mapping[str, Task], papers: Se
 
 def _models(scored: Sequence[Scored], numbered: bool, width: int) -> RenderableType:
     """Return a row a model: what it is, and the settings it was scored with; sentences where a row is too wide."""
-    rows = [[one.model, one.pooling, str(one.max_length), one.precision, f"{one.seconds:.1f}"] for one in scored]
+    rows = [[one.model, _pooling(one), str(one.max_length), one.precision, f"{one.seconds:.1f}"] for one in scored]
     headings, align = ["model", "pooling", "max_length", "precision", "seconds"], "plrrr"
     if numbered:
         rows = [[str(number), *row] for number, row in enumerate(rows, 1)]
@@ -69,6 +69,11 @@ def _models(scored: Sequence[Scored], numbered: bool, width: int) -> RenderableT
     return Text(
         "\n".join(f"{' '.join(row[:-4])}: {row[-4]}, max_length {row[-3]}, {row[-2]}, {row[-1]} s" for row in rows)
     )
+
+
+def _pooling(one: Scored) -> str:
+    """Return the pooling, and the template that it reads."""
+    return one.pooling if one.template is None else f"{one.pooling} of {one.template}"
 
 
 def _block(scored: Sequence[Scored], tasks: Mapping[str, Task], names: list[str]) -> tuple[str, Columns]:

@@ -15,7 +15,7 @@ from cse_cli.data.batches import ViewPlan
 from registry.encoders.backbone import modes_kept
 from registry.errors import CseError, MissingError
 from registry.tokens import Embedded, Encoded
-from registry.types import Encoder
+from registry.types import Encoder, dropout_rate
 
 SEED = 0
 """Of everything augmenters draw at evaluation: a score is the same every time."""
@@ -69,7 +69,8 @@ def encode_view(
     seed = zlib.crc32(name.encode()) if training else SEED
     rng, alike, step = Random(seed), Random(SEED), EvaluationStep(torch.Generator().manual_seed(seed))
     vectors = []
-    with torch.random.fork_rng(devices=own), torch.no_grad(), _in_training(encoder) if training else nullcontext():
+    mode = _in_training(encoder) if training else nullcontext()
+    with torch.random.fork_rng(devices=own), torch.no_grad(), mode, dropout_rate(encoder, plan.dropout):
         torch.manual_seed(seed)
         for start in range(0, len(columns[plan.column]), batch_size):
             batch = {column: cells[start : start + batch_size] for column, cells in columns.items()}

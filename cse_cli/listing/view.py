@@ -6,11 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from cse_cli.core.console import stdout_console
+from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.tables import as_rich, plain_table
 from cse_cli.data.requirements import Availability
 from cse_cli.listing.inventory import Listing, RecipeLine

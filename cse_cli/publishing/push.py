@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cse_cli.core.formatting import mean_text, seed_list
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import model_of_run
+from cse_cli.core.run_folder import checked_model_of_run
 from cse_cli.tracking.reader import find_run, finished_results, result_of, text_of
 from registry import EVALUATORS
 from registry.encoders.export import MODULES
@@ -87,7 +87,7 @@ def model_card(run: str, repository: str) -> str:
 
 def _find(run: str) -> Pushed:
     run_id = find_run(run)
-    result, recipe, folder = result_of(run_id), text_of(run_id, "resolved.toml"), model_of_run(run_id)
+    result, recipe, folder = result_of(run_id), text_of(run_id, "resolved.toml"), checked_model_of_run(run_id)
     if result is None or recipe is None or folder is None:
         raise CseError(
             f"run {run_id[:8]} has no model on this machine",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.core.paths import home
+from registry.paths import make_folder
 
 LEAVE_SECONDS = 15.0
 """How long runs may take to record their end when they are stopped."""
@@ -37,7 +38,7 @@ class Child:
         self.connection: Connection[Any, Any]
         self.connection, theirs = connection.Pipe()
         logs = home() / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
+        make_folder(logs)
         with theirs, (logs / f"worker-{socket.gethostname()}-{os.getpid()}.log").open("ab") as log:
             self._log = Path(log.name)
             told = (theirs.fileno(), os.getpid(), processes)

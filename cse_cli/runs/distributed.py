@@ -57,7 +57,7 @@ def run_in_processes(job: Job, processes: int, observer: Observer) -> Result:
         try:
             with _signal_handlers_restored(), _environment(processes, job.device):
                 launch = elastic_launch(_config(processes, folder.path / "logs"), sys.executable)
-                launch("-m", "cse_cli.runs.rank", str(folder.path), str(os.getpid()))
+                launch("-P", "-m", "cse_cli.runs.rank", str(folder.path), str(os.getpid()))
         except ChildFailedError as error:
             raise _root_cause(folder, error.failures, processes) from None
         except SignalException as signalled:

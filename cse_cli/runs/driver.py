@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from cse_cli.core.paths import home
 from registry.errors import CseError
-from registry.paths import write_atomically
+from registry.paths import make_folder, write_atomically
 
 _LOOK_SECONDS = 0.5
 """Longer than `is_driven` holds a lock that it finds free."""
@@ -37,7 +37,7 @@ def sole_driver(kind: str, name: str) -> Iterator[None]:
         CseError: Another process drives it; the message says which one.
     """
     file = _file(kind, name)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     lock = FileLock(f"{file}.lock", timeout=_LOOK_SECONDS)
     try:
         lock.acquire()

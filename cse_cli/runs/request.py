@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from cse_cli.core.run_folder import RunFolder, find
 from cse_cli.recipe.load import load
+from cse_cli.recipe.study import MOST_SEEDS
 from cse_cli.runs.executor import PATIENCE_SECONDS
 from cse_cli.tracking import tags
 from cse_cli.training.build import Job
@@ -125,6 +126,8 @@ def parse_seeds(text: str) -> list[int]:
     except ValueError as error:
         raise CseError(f"--seeds: '{text}' is neither a number nor a list of numbers", "use 3, or 1,5,7") from error
     if "," not in text:
+        if numbers[0] > MOST_SEEDS:
+            raise CseError(f"--seeds: {text} are too many", f"at most {MOST_SEEDS:,}; one seed is --seed {text}")
         numbers = list(range(numbers[0]))
     if not numbers or min(numbers) < 0 or max(numbers) >= 2**32 or len(set(numbers)) < len(numbers):
         raise CseError(

@@ -7,15 +7,15 @@ from collections.abc import Container, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from cse_cli.core.console import Observer, RunInfo, RunLines, Screen, stdout_console, write_json
+from cse_cli.core.console import Console, Observer, RunInfo, RunLines, Screen, stdout_console, write_json
 from cse_cli.core.formatting import counted
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
 from cse_cli.recipe.cells import headings, values
+from cse_cli.recipe.files import bare_name
 from cse_cli.runs.study import Key, StudyFailure, StudyObserver, StudyOutcome, StudyPlan, StudyRun
 from cse_cli.runs.view import scores_in_words
 
@@ -128,7 +128,10 @@ def print_outcomes(outcomes: Sequence[StudyOutcome], *, quiet: bool = False) -> 
             if failure.log is not None:
                 told.print(f"  its log: {escape(str(failure.log))}")
         if plan.study.paper is not None and not quiet:
-            told.print(f"→ beside the paper: cse leaderboard --table {escape(plan.study.paper)}")
+            # The leaderboard finds studies by their bare names.
+            found = bare_name(plan.study.path) is not None
+            command = f"leaderboard --table {plan.study.paper}" if found else f"report {plan.name}"
+            told.print(f"→ beside the paper: cse {escape(command)}")
 
 
 def _print_title(out: Console, plan: StudyPlan) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,6 @@ from cse_cli.core.environment import without_password
 from cse_cli.core.paths import home
 from cse_cli.tracking import location
 from registry.errors import CseError, TrackingError
-
-if TYPE_CHECKING:
-    from cse_cli.tracking.store import Store
 
 RUNS_EPILOG = (
     "Examples:  cse runs ls  ·  cse runs ls --live  ·  cse runs show 3f2a --json  ·  cse runs stop 3f2a  ·  "
@@ -190,17 +187,28 @@ def logs(
         print_log(run, follow=follow)
 
 
-def sync() -> None:
+def sync(
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Give up what a store refuses: it stays in the run's folder, unsent.")
+    ] = False,
+) -> None:
     """Send what runs kept on disk while their tracking server was away."""
     from cse_cli.tracking import unsent
 
-    sent = unsent.sync()
+    sent = unsent.sync(discard=discard)
     for one in sent:
-        sys.stdout.write(f"{one.run_id[:8]}: {one.refused or f'{one.records} records sent'}\n")
+        end = "" if one.aside is None else f"; given up, and kept in {one.aside}"
+        sys.stdout.write(f"{one.run_id[:8]}: {one.refused or f'{one.records} records sent'}{end}\n")
     if not sent:
         sys.stdout.write("nothing is waiting\n")
-    if any(one.refused for one in sent):
+    left = [one for one in sent if one.refused and one.aside is None]
+    if any(not one.by_store for one in left):
         raise TrackingError("not everything could be sent", "start the tracking server, then run this again")
+    if left:
+        raise TrackingError(
+            "not everything could be sent: the tracking store refuses it",
+            "restore runs deleted in MLflow's pages there, or give the records up: `cse runs sync --discard`",
+        )
 
 
 def ui(
@@ -238,11 +246,16 @@ def _serve(port: int, no_browser: bool) -> None:
     # The database is created before the server's workers could race for it. MLFLOW_TRACKING_URI would make the server a
     # client of itself or of another one.
     store, log = open_store(), home() / "ui.log"
-    settings = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    settings = {
+        **os.environ,
+        "MLFLOW_BACKEND_STORE_URI": store.uri,  # and not as an argument: every user sees those, with the password
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
     settings.pop("MLFLOW_TRACKING_URI", None)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it in the same way
     with log.open("wb") as file:
-        process = subprocess.Popen(_server(store, port), env=settings, stdout=file, stderr=file)
+        process = subprocess.Popen(_server(port), env=settings, stdout=file, stderr=file)
         try:
             if _is_up(process, port):
                 _open(f"http://{HOST}:{port}/#/{_page()}", no_browser, "Ctrl-C ends it\n")
@@ -263,17 +276,17 @@ def _page() -> str:
     return "experiments" if newest is None else table_page(*newest)
 
 
-def _server(store: Store, port: int) -> list[str]:
+def _server(port: int) -> list[str]:
     # One worker and no job queue: 2 processes instead of 13, up in a third of the time.
     options = {
-        "--backend-store-uri": store.uri,
         "--default-artifact-root": location.artifacts().as_uri(),
         "--host": HOST,
         "--port": str(port),
         "--workers": "1",
         "--uvicorn-opts": "--log-level warning",
     }
-    return [sys.executable, "-m", "mlflow", "server", *(part for pair in options.items() for part in pair)]
+    command = [sys.executable, "-P", "-m", "cse_cli.tracking.server", str(os.getpid())]
+    return [*command, *(part for pair in options.items() for part in pair)]
 
 
 def _is_up(process: subprocess.Popen[bytes], port: int) -> bool:
@@ -339,4 +352,4 @@ app.command("stop", epilog="Examples:  cse runs stop 3f2a  ·  cse runs stop 3f2
 app.command("close", epilog="Examples:  cse runs close 3f2a  ·  cse runs close 3f2a --force")(close)
 app.command("rm", epilog="Examples:  cse runs rm 3f2a 81bc  ·  cse runs rm 3f2a --yes")(rm)
 app.command("gc", epilog="Examples:  cse runs gc --dry-run  ·  cse runs gc --yes")(gc)
-app.command("sync", epilog="Example:  cse runs sync")(sync)
+app.command("sync", epilog="Examples:  cse runs sync  ·  cse runs sync --discard")(sync)

@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from cse_cli.core.console import write_json
+from cse_cli.core.console import Console, write_json
 from cse_cli.core.formatting import counted, duration
-from cse_cli.core.run_status import RunStatus
+from cse_cli.core.run_status import LONG_SILENCE, RunStatus
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, plain_table
 
 REFRESH_SECONDS = 1.0
-LONG_SILENCE = 300.0
-"""Seconds without a word after which a run's row says so: it scores, or its machine is gone."""
 
 _COLUMNS = ("run", "recipe", "seed", "place", "step", "dev", "left", "last line")
 _END_KEYS = (b"q", b"Q", b"\x04")

@@ -11,12 +11,30 @@ from cse_cli.core.paths import home
 EXPERIMENT = "cse"
 """The one experiment of all runs before they were sorted by recipe."""
 
+OWN = "sqlite:///mlflow.db"
+"""How a file of the state directory names the database that lies there too."""
+
 
 def uri() -> str:
     """Return `MLFLOW_TRACKING_URI`, else the one database in the state directory, by its absolute path."""
     if address := os.environ.get("MLFLOW_TRACKING_URI"):
         return address
-    return of_database(home() / "mlflow.db")
+    return of_database(own_database())
+
+
+def own_database() -> Path:
+    """Return the file of the database in the state directory, used where no `MLFLOW_TRACKING_URI` is set."""
+    return home() / "mlflow.db"
+
+
+def kept(address: str) -> str:
+    """Return how a file of the state directory names a store: its own without the folder, which may be moved."""
+    return OWN if database(address) == own_database() else address
+
+
+def found(name: str) -> str:
+    """Return the address that `kept` has named."""
+    return of_database(own_database()) if name == OWN else name
 
 
 def experiment(usual: str = EXPERIMENT) -> str:
@@ -47,6 +65,6 @@ def database(address: str) -> Path | None:
 
 
 def exists(address: str) -> bool:
-    """Return whether there can be anything to read; a database file that is not there has no runs."""
+    """Return whether there can be anything to read; a database file that is not there, or empty, has no runs."""
     file = database(address)
-    return file is None or file.exists()
+    return file is None or (file.exists() and file.stat().st_size > 0)

@@ -19,9 +19,11 @@ import os
 import posixpath
 import re
 import socket
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -29,19 +31,21 @@ from threading import Thread
 
 import psutil
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param
+from mlflow.entities import Metric, Param, Run
 from mlflow.exceptions import MlflowException
 
 from cse_cli.core.environment import without_password
-from cse_cli.tracking import location
+from cse_cli.core.run_lock import RunLock
+from cse_cli.tracking import location, record
 from cse_cli.tracking.logged_model import SavedModel
-from cse_cli.tracking.reader import is_alive_here
+from cse_cli.tracking.reader import is_elsewhere
+from cse_cli.tracking.repair import back_up_sometimes
 from cse_cli.tracking.signals import defer_signals
 from cse_cli.tracking.store import REFUSED, Store, open_store, reason
 from cse_cli.tracking.system import sample_seconds, sampler
 from cse_cli.tracking.tags import HEARTBEAT, HOST, INFINITE, PARENT, PID, PROCESS_STARTED
 from cse_cli.tracking.tracker import Status, Tracker
-from cse_cli.tracking.unsent import Change, DatasetRead, Unsent, missing, sync
+from cse_cli.tracking.unsent import Change, DatasetRead, NotTakenError, Unsent, is_refusal, missing, sync
 from registry.errors import CseError, TrackingError, UnknownNameError
 
 SEND_SECONDS = 2.0
@@ -114,12 +118,16 @@ class MlflowTracker(Tracker):
         run_id: Which one.
         resumed: Whether it may already have points of the steps to come.
         began: When, in milliseconds: what the steps of system metrics count from.
+        lock: Of the run, which is held until it is closed.
     """
 
-    def __init__(self, store: Store, run_id: str, resumed: bool = False, began: int | None = None) -> None:
+    def __init__(
+        self, store: Store, run_id: str, resumed: bool = False, began: int | None = None, lock: RunLock | None = None
+    ) -> None:
         self.run_id = run_id
         self._client = store.client
         self._uri = store.uri
+        self._lock = lock or RunLock(run_id)
         self._began = began or _milliseconds()
         self._unsent = Unsent(run_id)
         self._points: SimpleQueue[Metric] = SimpleQueue()
@@ -127,6 +135,7 @@ class MlflowTracker(Tracker):
         self._infinite: set[str] = set()
         self._sent_at = self._beaten_at = time.monotonic()
         self._retry_at = 0.0
+        self._refused = False
         self._finished = False
         if resumed:
             self._unsent.end_torn_line()
@@ -188,14 +197,19 @@ class MlflowTracker(Tracker):
         self.flush()
         self._change(Change(status=status, ended=_milliseconds()))
         self._finished = True
+        if status == "FINISHED" and not self._unsent.exists():
+            self._thread.run(_back_up)
         self._thread.stop()
-        if self._unsent.exists():
+        self._lock.release()
+        if self._unsent.exists() and not self._refused:
             _warn(
                 f"run {self.run_id[:8]} is complete in {self._unsent.folder.parent}; "
                 "'cse runs sync' sends it to the store"
             )
 
     def _change(self, change: Change) -> None:
+        with suppress(OSError):  # of a full disk the store tells, where it matters
+            record.add(self.run_id, change)
         self._thread.run(lambda: self._write(change))
 
     def _begin_samples(self) -> None:
@@ -231,19 +245,37 @@ class MlflowTracker(Tracker):
             self._known = {}  # the store may have carried out what it did not answer
             self._retry_at = time.monotonic() + RETRY_SECONDS
             self._unsent.keep(self._uri, change)
-            _warn(f"the tracking store does not answer ({reason(error)}); keeping records in {self._unsent.folder}")
+            self._tell(error)
 
     def _resent(self) -> bool:
+        """Send what is kept; return whether the store takes the records that follow."""
         if time.monotonic() < self._retry_at:
             return False
         try:
             self._unsent.send(self._client)
-        except REFUSED:
+        except REFUSED as error:
+            if isinstance(error, NotTakenError):
+                self._tell(error)
+                if not error.run:  # all but what it refuses has been sent
+                    self._known = {}
+                    return True
             self._retry_at = time.monotonic() + RETRY_SECONDS
             return False
         self._known = {}
+        self._refused = False
         _warn("the tracking store answers again; everything kept has been sent")
         return True
+
+    def _tell(self, error: BaseException) -> None:
+        """Say what the store did not take: of what it refuses, once."""
+        if not is_refusal(error):
+            _warn(f"the tracking store does not answer ({reason(error)}); keeping records in {self._unsent.folder}")
+        elif not self._refused:
+            self._refused = True
+            _warn(
+                f"the tracking store refuses records of run {self.run_id[:8]} ({reason(error)}); they are kept in "
+                f"{self._unsent.folder}: 'cse runs sync' tries again, 'cse runs sync --discard' gives them up"
+            )
 
 
 def start_run(
@@ -262,10 +294,12 @@ def start_run(
         try:
             if run_id is None:
                 own = {**tags, **({PARENT: parent} if parent is not None else {})}
-                tracker = MlflowTracker(store, _create(store, name, params, own, experiment))
+                run_id = _create(store, name, params, own, experiment)
+                (lock := RunLock(run_id)).acquire()
+                tracker = MlflowTracker(store, run_id, lock=lock)
             else:
-                began = _reopen(store.client, run_id, name, tags)
-                tracker = MlflowTracker(store, run_id, resumed=True, began=began)
+                tracker = _reopen(store, run_id, name, tags)
+            _begin_record(store, run_id)
         except REFUSED as error:
             raise TrackingError(
                 f"the tracking store {without_password(store.uri)} did not take the run: {reason(error)}",
@@ -299,22 +333,54 @@ def _experiment_of(client: MlflowClient, parent: str | None) -> str | None:
         return None
 
 
-def _reopen(client: MlflowClient, run_id: str, name: str, tags: Mapping[str, str]) -> int:
-    """Set a run RUNNING again, and return when it began."""
+def _reopen(store: Store, run_id: str, name: str, tags: Mapping[str, str]) -> MlflowTracker:
+    """Set a run RUNNING again."""
     try:
-        run = client.get_run(run_id)
+        run = store.client.get_run(run_id)
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
         raise UnknownNameError(f"there is no run {run_id!r} in this store", "'cse runs ls' shows the runs") from error
-    if run.info.status == "RUNNING" and is_alive_here(run.data.tags):
+    lock = _lock(run)
+    try:
+        store.client.update_run(run_id, status="RUNNING", name=name or None)
+        Change(tags=dict(tags)).send(store.client, run_id)
+    except BaseException:
+        lock.release()
+        raise
+    return MlflowTracker(store, run_id, resumed=True, began=int(run.info.start_time), lock=lock)
+
+
+def _lock(run: Run) -> RunLock:
+    """Return the lock of a run, held.
+
+    Raises:
+        CseError: Another process is at it.
+    """
+    run_id, tags = run.info.run_id, run.data.tags
+    lock = RunLock(run_id)
+    if is_elsewhere(run) or not lock.acquire():
         raise CseError(
-            f"run {run_id[:8]} is still going on: process {run.data.tags[PID]} on this machine",
-            "wait for it, or end that process first",
+            f"run {run_id[:8]} is still going on: process {tags.get(PID, '?')} on {tags.get(HOST, '?')}",
+            f"wait for it, or end it: `cse runs stop {run_id[:8]}`",
         )
-    client.update_run(run_id, status="RUNNING", name=name or None)
-    Change(tags=dict(tags)).send(client, run_id)
-    return int(run.info.start_time)
+    return lock
+
+
+def _begin_record(store: Store, run_id: str) -> None:
+    """Keep in the run's folder what the store has of it, and what the folder knows since an earlier beginning."""
+    run, before = store.client.get_run(run_id), record.read(run_id)
+    begun = record.RunRecord(
+        store=without_password(location.kept(store.uri)),
+        experiment=store.client.get_experiment(run.info.experiment_id).name,
+        name=run.info.run_name,
+        started=run.info.start_time,
+        params=run.data.params,
+        change=(Change() if before is None else before.change.model_copy(update={"status": None, "ended": None})).then(
+            Change(tags=run.data.tags)
+        ),
+    )
+    begun.write(run_id)
 
 
 def _process() -> dict[str, str]:
@@ -344,6 +410,11 @@ def legal_name(name: str) -> str:
 
 def _cut(value: str) -> str:
     return value if len(value) <= _LONGEST_PARAM else value[: _LONGEST_PARAM - 1] + "…"
+
+
+def _back_up() -> None:
+    with suppress(OSError, sqlite3.Error, TrackingError):  # a copy that cannot be made now is made after the next run
+        back_up_sometimes()
 
 
 def _milliseconds() -> int:

@@ -25,10 +25,11 @@ from cse_cli.core.environment import without_password
 from cse_cli.core.paths import runs
 from cse_cli.core.processes import is_alive
 from cse_cli.core.results import Result
+from cse_cli.core.run_lock import is_held
 from cse_cli.tracking import location
 from cse_cli.tracking.files import local_folder
 from cse_cli.tracking.signals import defer_signals
-from cse_cli.tracking.store import REFUSED, Store, every_page, open_store
+from cse_cli.tracking.store import REFUSED, Store, demand_not_lost, every_page, open_store
 from cse_cli.tracking.tags import HEARTBEAT, HOST, PID, PROCESS_STARTED, PRUNED, SUMMARY, TUNE
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.validation import describe
@@ -113,6 +114,7 @@ def list_runs(
         TrackingError: The store does not answer.
     """
     if not location.exists(location.uri()):
+        demand_not_lost(location.uri())
         return []
     store = open_store()
     found = list(islice(((run, one) for run, one in _search(store, matching) if wanted(one)), limit))
@@ -126,6 +128,7 @@ def list_runs(
 def list_names() -> list[RecordedRun]:
     """Return our runs, newest first, without reading their results."""
     if not location.exists(location.uri()):
+        demand_not_lost(location.uri())
         return []
     return [one for _, one in _search(open_store(), "")]
 
@@ -176,7 +179,7 @@ def details(run_id: str) -> RunDetails:
     client = open_store().client
     run = client.get_run(run_id)
     histories = {key: client.get_metric_history(run_id, key) for key in sorted(run.data.metrics)}
-    folder = local_folder(run.info.artifact_uri)
+    folder = _artifacts(run)
     return RunDetails(
         run=_with_result(_recorded(run), _result(client, run)),
         params=dict(sorted(run.data.params.items())),
@@ -237,29 +240,24 @@ def close_run(run_id: str, force: bool = False) -> RecordedRun:
     return _recorded(client.get_run(run_id))
 
 
-def is_at_work(run_id: str) -> bool:
-    """Return whether another process of this machine is at a run."""
-    if not location.exists(location.uri()):
+def is_gone(run_id: str, tags: Mapping[str, str], now: datetime | None = None) -> bool:
+    """Return whether a run that says RUNNING has no process any more, as far as its lock and its tags tell."""
+    held = is_held(run_id)
+    if held:
         return False
-    try:
-        run = open_store().client.get_run(run_id)
-    except REFUSED:  # it is another store's
-        return False
-    return run.info.status == "RUNNING" and is_alive_here(run.data.tags)
-
-
-def is_gone(tags: Mapping[str, str], now: datetime | None = None) -> bool:
-    """Return whether a run that says RUNNING has no process any more, as far as its tags tell."""
     if _is_on_this_machine(tags):
-        return not is_alive(int(tags[PID]), tags.get(PROCESS_STARTED))
+        return held is False or not is_alive(int(tags[PID]), tags.get(PROCESS_STARTED))
     if HEARTBEAT not in tags:
         return False
     return (now or datetime.now(UTC)) - datetime.fromisoformat(tags[HEARTBEAT]) > SILENCE
 
 
-def is_alive_here(tags: Mapping[str, str]) -> bool:
-    """Return whether the run's process is one of this machine, other than this one, and alive."""
-    if not _is_on_this_machine(tags) or int(tags[PID]) == os.getpid():
+def is_elsewhere(run: Run) -> bool:
+    """Return whether another process is at a run: by its lock, else by the process of this machine in its tags."""
+    held, tags = is_held(run.info.run_id), run.data.tags
+    if held is not None:
+        return held
+    if run.info.status != "RUNNING" or not _is_on_this_machine(tags) or int(tags[PID]) == os.getpid():
         return False
     return is_alive(int(tags[PID]), tags.get(PROCESS_STARTED))
 
@@ -283,7 +281,7 @@ def _search(store: Store, matching: str) -> Iterator[tuple[Run, RecordedRun]]:
 
 def _recorded(run: Run, experiment: str = "") -> RecordedRun:
     tags = dict(run.data.tags)
-    gone = run.info.status == "RUNNING" and is_gone(tags)
+    gone = run.info.status == "RUNNING" and is_gone(run.info.run_id, tags)
     return RecordedRun(
         run_id=run.info.run_id,
         name=run.info.run_name or "",
@@ -318,8 +316,20 @@ def _result(client: MlflowClient, run: Run) -> Result | str:
         return f"{RESULT} cannot be read ({type(error).__name__})"
 
 
+def _artifacts(run: Run) -> Path | None:
+    """Return the folder on this machine that has a run's artifacts, or None where a server keeps them.
+
+    What the database says is no longer true where the state directory has moved and cannot be written, as an archive.
+    """
+    folder = local_folder(run.info.artifact_uri)
+    if folder is None or folder.exists() or location.database(location.uri()) != location.own_database():
+        return folder
+    here = location.artifacts() / run.info.run_id / folder.name
+    return here if here.exists() else folder
+
+
 def _read_text(client: MlflowClient, run: Run, name: str) -> str:
-    if (local := local_folder(run.info.artifact_uri)) is not None:
+    if (local := _artifacts(run)) is not None:
         return (local / name).read_text(encoding="utf-8")
     with TemporaryDirectory() as folder:
         return Path(client.download_artifacts(run.info.run_id, name, folder)).read_text(encoding="utf-8")
@@ -331,7 +341,7 @@ def _local_copy(client: MlflowClient, run: Run, name: str) -> Iterator[Path]:
 
     There is no such folder where the run has no such artifact.
     """
-    if (local := local_folder(run.info.artifact_uri)) is not None:
+    if (local := _artifacts(run)) is not None:
         yield local / name
         return
     with TemporaryDirectory() as folder:
@@ -342,7 +352,7 @@ def _local_copy(client: MlflowClient, run: Run, name: str) -> Iterator[Path]:
 
 def _artifact_names(client: MlflowClient, run: Run) -> list[str]:
     """Return the path of every artifact file below the run's artifact folder."""
-    if (local := local_folder(run.info.artifact_uri)) is not None:
+    if (local := _artifacts(run)) is not None:
         return sorted(str(path.relative_to(local)) for path in local.rglob("*") if path.is_file())
     found: list[str] = []
     folders: list[str | None] = [None]

@@ -7,7 +7,7 @@ collected. What collects them deletes for good.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -147,7 +147,8 @@ def _outputs(run: Run, known: Sequence[LoggedModel]) -> list[LoggedModel]:
 
 
 def _folders_without_run(client: MlflowClient) -> Iterator[Garbage]:
-    here = without_password(location.uri())
+    address = location.uri()
+    here = {without_password(address), without_password(location.kept(address))}
     for folder in sorted(path for path in runs().glob("*") if path.is_dir()):
         if is_at_work(folder.name) or Unsent(folder.name).exists() or not _belongs(folder, here):
             continue
@@ -159,10 +160,10 @@ def _folders_without_run(client: MlflowClient) -> Iterator[Garbage]:
             yield Garbage(f"folder without a run {folder.name[:8]}", (folder,))
 
 
-def _belongs(folder: Path, store: str) -> bool:
-    """Return whether a run's folder says that a store has its run; one without a recipe belongs to every store."""
+def _belongs(folder: Path, names: Container[str]) -> bool:
+    """Return whether a run's folder names its store so; one without a recipe belongs to every store."""
     try:
-        return run_folder.find(folder.name).store == store
+        return without_password(run_folder.find(folder.name).store) in names  # older ones hid less
     except CseError:
         age = datetime.now(UTC) - datetime.fromtimestamp(folder.stat().st_mtime, UTC)
         return age > _UNKNOWN_FOR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import logging
 import os
@@ -28,20 +29,25 @@ from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from cse_cli.core.environment import without_password
-from cse_cli.core.paths import home
+from cse_cli.core.formatting import counted
+from cse_cli.core.paths import home, runs
 from cse_cli.tracking import location, tags
+from cse_cli.tracking.moved import follow_move
 from cse_cli.tracking.pages import VIEW_TAG, view
 from registry.errors import TrackingError
+from registry.paths import make_folder
 
 # What MLflow raises when a store does not take a call: its own, a broken connection, a full disk.
 REFUSED = (MlflowException, OSError)
 PREFLIGHT_SECONDS = 8.0
 _LOCK_SECONDS = 120.0
+BUSY_SECONDS = 20.0
 
 T = TypeVar("T")
 
 for _name in ("mlflow", "alembic"):
     logging.getLogger(_name).setLevel(logging.ERROR)
+logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of what it raises
 
 
 @dataclass(frozen=True)
@@ -129,8 +135,7 @@ def answering() -> Iterator[None]:
     try:
         yield
     except REFUSED as error:
-        address = without_password(location.uri())
-        raise TrackingError(f"the tracking store {address} did not do it: {reason(error)}", "run it again") from error
+        raise not_done(error) from error
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
@@ -169,7 +174,7 @@ def open_store(address: str | None = None) -> Store:
             f"{_LOCK_SECONDS:g} s",
             f"end that process, or remove {error.lock_file} if there is none",
         ) from error
-    except (*REFUSED, SQLAlchemyError, CommandError, sqlite3.Error, ImportError) as error:
+    except (*REFUSED, SQLAlchemyError, CommandError, sqlite3.Error, ImportError, UnicodeError) as error:
         raise cannot_open(address, error) from error
 
 
@@ -177,15 +182,42 @@ def _open_locked(address: str) -> Store:
     # Two processes creating the same database at once leave it broken for good, also a PostgreSQL one.
     file = location.database(address)
     lock = Path(f"{file}.lock") if file is not None else home() / "store.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(lock.parent)
+    if file is not None and file.exists() and _is_read_only(lock):
+        return _open(address)  # to be read, as an archive is; what writes is told by the database
     with FileLock(lock, timeout=_LOCK_SECONDS):
         if file is not None:
-            if not file.exists() or file.stat().st_size == 0:
+            if not location.exists(address):
                 _make(file)
             _check_file(file)
+            follow_move(file)
         else:
             within(PREFLIGHT_SECONDS, lambda: _check_server(address))
         return _open(address)
+
+
+def _is_read_only(lock: Path) -> bool:
+    """Tell whether nobody can write here, so that nothing has to be locked."""
+    try:
+        with FileLock(lock, timeout=_LOCK_SECONDS):
+            return False
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+        return True
+
+
+def demand_not_lost(address: str) -> None:
+    """Refuse to say that there are no runs where the state directory's database is gone, and folders of runs are there.
+
+    Raises:
+        TrackingError: There are.
+    """
+    if location.database(address) == location.own_database() and (lost := len([*runs().glob("*/run.json")])):
+        raise TrackingError(
+            f"the tracking store {location.own_database()} is gone; the folders of {counted(lost, 'run')} are there",
+            "`cse doctor --repair` records them again",
+        )
 
 
 def _make(file: Path) -> None:
@@ -220,7 +252,7 @@ def _do_not_wait(connection: sqlite3.Connection, _record: object) -> None:
 
 def _check_file(file: Path) -> None:
     # MLflow tries for 100 s to open what cannot be opened.
-    with closing(sqlite3.connect(file, timeout=20)) as connection:
+    with closing(sqlite3.connect(file, timeout=BUSY_SECONDS)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.rollback()
 
@@ -241,6 +273,15 @@ def _open(address: str) -> Store:
 
 _LOCAL_ONLY = "unset MLFLOW_TRACKING_URI to record on this machine instead"
 _NO_STORE = ("maintenance mode", "Could not parse SQLAlchemy URL", "unsupported URI", "Could not find a registered")
+_DAMAGED = (
+    "malformed",
+    "not a database",
+    "unsupported file format",
+    "no such table",
+    "no such column",
+    "UTF-8",
+    "'utf-8'",
+)
 _OTHER_SCHEMA = ("out-of-date database schema", "Can't locate revision")
 
 
@@ -263,6 +304,10 @@ def cannot_open(address: str, error: BaseException) -> TrackingError:
             f"the tracking store {shown} was made by another version of MLflow: {reason(error)}",
             "keep a copy, then run 'mlflow db upgrade' on it, or set CSE_HOME to a fresh folder",
         )
+    if is_busy(error):
+        return locked(address)
+    if any(sign in text for sign in _DAMAGED):
+        return damaged(address, error)
     if location.database(address) is None:
         return TrackingError(
             f"the tracking server {shown} does not answer: {reason(error)}",
@@ -274,8 +319,50 @@ def cannot_open(address: str, error: BaseException) -> TrackingError:
     )
 
 
+def damaged(address: str, error: BaseException) -> TrackingError:
+    """Return the error to show for a database that is none any more."""
+    own = location.database(address) == location.own_database()
+    return TrackingError(
+        f"the tracking store {without_password(address)} is damaged: {reason(error)}",
+        "`cse doctor --repair` makes it again from the folders of its runs, and keeps the damaged file"
+        if own
+        else f"put a copy of it back, or {_LOCAL_ONLY}",
+    )
+
+
+def locked(address: str) -> TrackingError:
+    """Return the error to show for a database that another program does not give up."""
+    return TrackingError(
+        f"the tracking store {without_password(address)} has been locked by another program for a while",
+        "end what has it open, as an SQLite shell or a copy in the making, and run this again",
+    )
+
+
+def is_busy(error: BaseException) -> bool:
+    """Tell whether a database is locked by another program."""
+    return "database is locked" in str(error) or "database table is locked" in str(error)
+
+
+def not_done(error: BaseException) -> TrackingError:
+    """Return the error to show where an open store did not do what it was asked for."""
+    address = location.uri()
+    if is_busy(error):
+        return locked(address)
+    if any(sign in str(error) for sign in _DAMAGED):
+        return damaged(address, error)
+    if "readonly database" in str(error):
+        return TrackingError(
+            f"the tracking store {without_password(address)} cannot be written",
+            "use a copy that can: set CSE_HOME to it",
+        )
+    return TrackingError(
+        f"the tracking store {without_password(address)} did not do it: {reason(error)}", "run it again"
+    )
+
+
 def reason(error: BaseException) -> str:
     """Return the part of a store's error that says what is wrong, on one line."""
     first = str(error).strip().partition("\n")[0] or type(error).__name__
+    first = re.sub(r"^(\w+: )?\([\w.]*Error\) ", "", first)  # SQLAlchemy's names of the driver's errors
     cause = re.search(r"Caused by \w+\(.*?: (.*?)['\")]*$", first)
     return without_password(cause.group(1) if cause else first)[:200]

@@ -9,11 +9,10 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
-from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
 
-from cse_cli.core.console import write_json
+from cse_cli.core.console import Console, write_json
 from cse_cli.core.formatting import counted
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, plain_table
 from cse_cli.tracking.listing import Summary, summary

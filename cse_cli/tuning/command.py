@@ -31,7 +31,7 @@ Range = Annotated[
     list[str] | None,
     typer.Option("--range", help="Values: a..b, a..b:log, a..b:step; NAME=a..b if several.", **_SEARCH),
 ]
-Choices = Annotated[list[str] | None, typer.Option(help="Values one by one: 64,128 or NAME=cls,mean.", **_SEARCH)]
+Choices = Annotated[list[str] | None, typer.Option(help="Values or parts: 64,128 or NAME=cls,mean.", **_SEARCH)]
 Metric = Annotated[str | None, typer.Option(help="Dev metric to maximise, if not evaluate.select.", **_SEARCH)]
 Seeds = Annotated[str | None, typer.Option(help="Score by the mean over so many seeds, or 1,5,7.", **_SEARCH)]
 Steps = Annotated[int | None, typer.Option(min=1, help="Steps of a trial, instead of the recipe's.", **_SEARCH)]
@@ -98,15 +98,17 @@ def tune(
     """Search better values for a recipe's parameters, by its dev metric; record each trial in MLflow."""
     from cse_cli.tuning.options import SearchOptions
     from cse_cli.tuning.search import list_studies, search, show_study
+    from cse_cli.tuning.storage import answering
 
     options = SearchOptions(
         recipe, param or (), range_ or (), choices or (), metric, set_ or (), unset or (), trials, timeout, sampler,
         pruner, seeds, steps, name, join, storage, device, workers, on, patience, save_best, confirm, json_, quiet,
         tag or (), experiment,
     )  # fmt: skip
-    if recipe == "ls":  # a recipe of that name is ls.toml
-        list_studies(options)
-    elif best is not None:
-        show_study(best, options)
-    else:
-        search(options)
+    with answering(storage, best or join or name or ""):
+        if recipe == "ls":  # a recipe of that name is ls.toml
+            list_studies(options)
+        elif best is not None:
+            show_study(best, options)
+        else:
+            search(options)

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 from optuna import Study, Trial
-from optuna.exceptions import OptunaError, StorageInternalError
+from optuna.exceptions import OptunaError
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from cse_cli import tracking
 from cse_cli.core.console import Pruned
 from cse_cli.core.results import Result
+from cse_cli.core.run_status import is_at_work
+from cse_cli.recipe.errors import RecipeError
 from cse_cli.runs.executor import Executor
-from cse_cli.tracking.reader import is_at_work
 from cse_cli.tracking.signals import in_one_line
 from cse_cli.training.build import Job
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.observer import Ending, SearchObserver
+from cse_cli.tuning.parameter import Parameter
+from cse_cli.tuning.parts import reason_of, with_parts
 from cse_cli.tuning.results import is_best_so_far, read_trial
-from cse_cli.tuning.storage import address, first_line
+from cse_cli.tuning.storage import answering
 from cse_cli.tuning.study import BEGUN, OWN, REASON, RUNS, SAME_AS, budget, settled, state, values_of
 from cse_cli.tuning.trial import TrialRuns
 from registry.errors import CseError, MissingError, RunFailedError, TrackingError
@@ -56,7 +60,8 @@ class Driver:
         parent: str | None,
         observer: SearchObserver,
     ) -> None:
-        recipe = config.load_base().recipe
+        self._base = config.load_base()
+        recipe = self._base.recipe
         self.study = study
         self.config = config.model_copy(update={"trials": budget(study), "seeds": config.seeds_of(recipe)})
         self.ran = 0
@@ -65,7 +70,8 @@ class Driver:
         self._observer = observer
         self._budget = budget(study)
         self._space = samplers.distributions(config.parameters)
-        self._points = samplers.all_points(self._space)
+        self._points = samplers.all_points(config.parameters)
+        self._parts = [parameter for parameter in config.parameters if parameter.part]
         self._until = None if config.timeout is None else time.monotonic() + config.timeout
         self._interrupted = deque(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
         self._open: dict[int, TrialRuns] = {}
@@ -81,24 +87,19 @@ class Driver:
             RunFailedError: Trials fail one after the other.
             CseError: The recipe's own values cannot be run, or nothing can be on this machine.
         """
-        try:
-            while True:
-                tracking.stop_if_asked()
-                ending = self._begin_trials()
-                if not self._at_work:
-                    return ending or "exhausted"
-                self._executor.wait()
-                for future in [future for future in self._at_work if future.done()]:
-                    self._go_on(self._at_work.pop(future), future)
-        except (SQLAlchemyError, StorageInternalError) as error:
-            shown = address(self.config.storage, self.config.name).shown
-            raise TrackingError(
-                f"--storage: {shown} does not answer any more: {first_line(error.__cause__ or error)}",
-                "the study is kept there: the same command goes on with it",
-            ) from error
-        finally:
-            for runs in self._open.values():
-                runs.jobs.close()
+        with answering(self.config.storage, self.config.name):
+            try:
+                while True:
+                    tracking.stop_if_asked()
+                    ending = self._begin_trials()
+                    if not self._at_work:
+                        return ending or "exhausted"
+                    self._executor.wait()
+                    for future in [future for future in self._at_work if future.done()]:
+                        self._go_on(self._at_work.pop(future), future)
+            finally:
+                for runs in self._open.values():
+                    runs.jobs.close()
 
     def _begin_trials(self) -> Ending | None:
         """Begin trials while there is room for them; return why there will be no more."""
@@ -115,7 +116,10 @@ class Driver:
             else:
                 return "exhausted"
             if not self._choose_values(trial):
-                self.study.tell(trial, state=TrialState.FAIL)
+                refused = REASON in trial.user_attrs
+                frozen = self.study.tell(trial, state=TrialState.PRUNED if refused else TrialState.FAIL)
+                if refused:
+                    self._observer.trial_refused(read_trial(frozen))
                 continue
             self._observer.trial_began(trial.number, trial.params)
             self._open[trial.number] = runs = TrialRuns(self.config, self._parent, trial)
@@ -131,6 +135,8 @@ class Driver:
         if self._points is None:
             return True
         left = samplers.untried(self._points, [values_of(trial) for trial in trials])
+        refused = [trial.params.items() for trial in trials if state(trial) == "refused"]
+        left = [point for point in left if not any(params <= point.items() for params in refused)]
         if left and _is_stuck(trials):
             self.study.enqueue_trial(samplers.random_point(left, len(trials)))
         return bool(left)
@@ -157,18 +163,34 @@ class Driver:
         return trial
 
     def _choose_values(self, trial: Trial) -> bool:
-        """Give a trial its values; return whether none has had them yet."""
+        """Give a trial its values; return whether it is to be run: its parts fit, and none has had the values yet."""
         own = OWN in trial.user_attrs
-        held = samplers.own_values(self.config.parameters) if own else self._space
-        for name, distribution in self._space.items():
-            if name in held:
-                samplers.suggest(trial, name, distribution)
+        self._suggest(trial, self._parts, own=own)
+        reason = None if own else self._refusal(trial)
+        if reason is None:
+            self._suggest(trial, [one for one in self.config.parameters if not one.part], own=own)
         for other in [] if own else self.study.get_trials(deepcopy=False):
             counts = state(other) is not None or (other.state == TrialState.RUNNING and other.number != trial.number)
             if counts and samplers.is_same_point(other.params, trial.params):
                 trial.set_user_attr(SAME_AS, other.number)
                 return False
-        return True
+        if reason is not None:
+            trial.set_user_attr(REASON, reason)
+        return reason is None
+
+    def _suggest(self, trial: Trial, parameters: Sequence[Parameter], *, own: bool) -> None:
+        held = samplers.own_values(self.config.parameters) if own else self._space
+        for parameter in parameters:
+            if parameter.name in held and parameter.exists(trial.params):
+                samplers.suggest(trial, parameter.name, self._space[parameter.name])
+
+    def _refusal(self, trial: Trial) -> str | None:
+        """Return why the parts of a trial do not fit together; None where they do."""
+        try:
+            with_parts(self._base, self._parts, trial.params)
+        except RecipeError as error:
+            return reason_of(error)
+        return None
 
     def _go_on(self, runs: TrialRuns, ended: Future[Result] | None = None) -> None:
         """Submit the next run of a trial, or tell the study what became of it."""

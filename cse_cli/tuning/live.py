@@ -14,10 +14,10 @@ from cse_cli.core.formatting import duration
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.tuning.config import SearchConfig, dev_metric
 from cse_cli.tuning.observer import Ending, SearchObserver
+from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.ranges import Value
 from cse_cli.tuning.results import Trial
 from cse_cli.tuning.samplers import count_points, distributions, pruner_name
-from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.view import scored_by, show_value
 
@@ -51,7 +51,8 @@ class TuneScreen(Screen, SearchObserver):
         self._line(f"  {escape(loaded.recipe.title)} · {each} a trial · {scored_by(config.seeds)}")
         for parameter in config.parameters:
             self._line(f"  {escape(describe(parameter))}")
-        points = count_points(distributions(config.parameters))
+        always = all(parameter.when is None for parameter in config.parameters)
+        points = count_points(distributions(config.parameters)) if always else None
         of = f" over {points} points" if points is not None else ""
         until = "" if config.timeout is None else f" · no trial begins after {config.timeout:,.0f} s"
         names = f"sampler {config.sampler} · pruner {pruner_name(config)}"
@@ -85,6 +86,11 @@ class TuneScreen(Screen, SearchObserver):
         self._line(
             f"{place:>7}  trial {trial.number:<3} {escape(what)}  {self._came_to(trial)}  {seconds:,.0f} s{mark}{about}"
         )
+
+    def trial_refused(self, trial: Trial) -> None:
+        """Print which parts do not fit together, and why."""
+        self._line(f"         [dim]trial {trial.number:<3} {escape(_named(trial.values))}  refused:[/dim] "
+                   f"{escape(trial.reason or '')}")  # fmt: skip
 
     def _came_to(self, trial: Trial) -> str:
         if trial.state == "failed":
@@ -181,6 +187,9 @@ def describe(parameter: Parameter) -> str:
     now = "unset" if parameter.default is None else show_value(parameter.default)
     outside = "" if parameter.holds_default or parameter.default is None else ", outside: the first trial has it anyway"
     where = "" if parameter.paths == (parameter.name,) else f" → {', '.join(parameter.paths)}"
+    if parameter.when is not None:
+        part, having = parameter.when
+        where += f", where {part} is {' or '.join(map(show_value, having))}"
     return f"{parameter.name}: {values}  ({parameter.source}; now {now}{outside}){where}"
 
 

@@ -30,6 +30,9 @@ class SearchObserver(SilentObserver):
     def trial_ended(self, trial: Trial, best: bool) -> None:
         """A trial came to its end; `best`: none that was complete before was as good."""
 
+    def trial_refused(self, trial: Trial) -> None:
+        """The parts of a trial do not fit together; it is not run and does not count."""
+
     def resumed(self, number: int) -> None:
         """A trial that an interrupted command had begun goes on."""
 

@@ -213,7 +213,8 @@ def _name(config: SearchConfig, loaded: LoadedRecipe) -> str:
     """Return a name that the same question always has, so that the same command goes on with its study."""
     asked: Any = identity(loaded.recipe, config.parameters, config.seeds, config.steps)
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:6]
-    keys = [next(key for key in reversed(one.name.split(".")) if not key.isdigit()) for one in config.parameters]
+    always = [one for one in config.parameters if one.when is None]
+    keys = [next(key for key in reversed(one.name.split(".")) if not key.isdigit()) for one in always]
     said = "-".join(keys) if len("-".join(keys)) <= _LONGEST else f"{len(keys)}_parameters"
     return re.sub(r"[^A-Za-z0-9_.-]", "-", f"{loaded.name}-{said}-{digest}")
 

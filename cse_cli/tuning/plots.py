@@ -35,10 +35,18 @@ def draw(study: Study, folder: Path) -> list[Path]:
     with mpl.rc_context(style), warnings.catch_warnings(action="ignore"):
         plt.switch_backend("agg")  # also where there is a display
         files += _save(plot_optimization_history(study, target_name=name), folder / "history")
-        files += _save(plot_slice(study, target_name=name), folder / "slice")
+        files += _save(_legible(plot_slice(study, target_name=name)), folder / "slice")
         if len(importances(study)) > 1:
             files += _save(plot_param_importances(comparable_trials(study), target_name=name), folder / "importance")
     return files
+
+
+def _legible(panels: Any) -> Any:
+    """Return panels whose names and choices do not run into those of the next panel: parts have long ones."""
+    for panel in np.ravel(panels) if np.size(panels) > 1 else ():
+        panel.set_xlabel(panel.get_xlabel().replace(".", ".\n"))
+        panel.tick_params(axis="x", which="both", labelrotation=90)
+    return panels
 
 
 def _save(axes: Any, stem: Path) -> list[Path]:

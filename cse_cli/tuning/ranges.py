@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -96,10 +97,19 @@ def declarations(recipe: Recipe) -> dict[str, Declaration]:
 
 def _declared(keys: Keys, model: type[BaseModel], owner: str) -> Iterator[tuple[str, Declaration]]:
     """Yield dotted path and declaration of every field of a model."""
+    for name, types, range_ in _fields(model):
+        yield dotted((*keys, name)), Declaration(owner, types, range_)
+
+
+@cache  # a schema takes 7 ms, and a search asks for some thirty again and again
+def _fields(model: type[BaseModel]) -> list[tuple[str, frozenset[str], Range | None]]:
+    """Return name, types and default range of every field of a model."""
     schema = model.model_json_schema()["properties"]
+    found = []
     for name, field in model.model_fields.items():
         types = frozenset(_types(schema[field.alias or name]))
-        yield dotted((*keys, name)), Declaration(owner, types, _default_range(field, types))
+        found.append((name, types, _default_range(field, types)))
+    return found
 
 
 def _types(schema: Mapping[str, Any]) -> Iterator[str]:

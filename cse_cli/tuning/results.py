@@ -15,8 +15,8 @@ from cse_cli.core.multiple import correct_named
 from cse_cli.core.stats import FIRST_LOOK, LEVEL, Paired, p_at_any_look
 from cse_cli.runs.driver import is_driven
 from cse_cli.tuning.lease import is_leased
+from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.ranges import Value
-from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.storage import address, study_names
 from cse_cli.tuning.study import (
     BEGUN,
@@ -47,9 +47,10 @@ class Trial(BaseModel):
     Args:
         number: In the study, from 0.
         score: Of a complete trial; of a pruned one, what it had reached.
-        values: Parameter → value, None for one left unset; nothing where no trial can have the recipe's own.
+        values: Parameter → value, None for one left unset; nothing where no trial can have the recipe's own, or where
+            the trial's parts have no such parameter.
         own: Whether it has the recipe's own values.
-        reason: Why it failed.
+        reason: Why it failed, or why its parts do not fit together.
         run_id: In the tracking store.
     """
 
@@ -122,7 +123,8 @@ class Search(BaseModel):
         steps: Of training, where not the recipe's.
         overrides: `--set` texts of every trial.
         unset: `--unset` keys of every trial.
-        importance: Parameter → its share in what sets good trials apart; nothing where that cannot be said.
+        importance: Parameter that all trials have → its share in what sets good trials apart; nothing where that
+            cannot be said.
         run_id: Of the study in the tracking store.
         updated: When its last trial ended, in ISO form.
     """
@@ -303,12 +305,16 @@ def importances(study: Study) -> dict[str, float]:
 
 
 def comparable_trials(study: Study) -> Study:
-    """Return a copy in memory of the complete and pruned trials with a value of the space for every parameter."""
-    trials = study.get_trials()
-    parameters = max((len(trial.params) for trial in trials), default=0)
+    """Return a copy in memory of the complete and pruned trials with a value of the space for every parameter.
+
+    Parameters that only some trials have, those of chosen parts, are left out.
+    """
+    always = {parameter.name for parameter in stored_config(study).parameters if parameter.when is None}
     copy = optuna.create_study(direction=study.direction)
-    for trial in trials:
-        if state(trial) in ("complete", "pruned") and len(trial.params) == parameters:
+    for trial in study.get_trials():
+        if state(trial) in ("complete", "pruned") and always <= trial.params.keys():
+            trial.params = {name: value for name, value in trial.params.items() if name in always}
+            trial.distributions = {name: one for name, one in trial.distributions.items() if name in always}
             try:
                 copy.add_trial(trial)
             except ValueError:  # the recipe's own values lie outside the range

@@ -23,8 +23,8 @@ from optuna.pruners import (
 from optuna.samplers import BaseSampler, GPSampler, QMCSampler, RandomSampler, TPESampler
 
 from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.ranges import Value
-from cse_cli.tuning.space import Parameter
 from registry.errors import CseError, suggestion
 
 SAMPLERS: Final = ("tpe", "gp", "random", "grid", "qmc")
@@ -47,7 +47,8 @@ def distributions(parameters: Sequence[Parameter]) -> Space:
 
 def _distribution(one: Parameter) -> BaseDistribution:
     if one.choices is not None:
-        return CategoricalDistribution(one.choices if one.default is not None else (None, *one.choices))
+        known = one.default is not None or one.when is not None
+        return CategoricalDistribution(one.choices if known else (None, *one.choices))
     if one.low is None or one.high is None:
         raise ValueError(f"{one.name} has neither range nor choices")
     if one.whole:
@@ -58,7 +59,11 @@ def _distribution(one: Parameter) -> BaseDistribution:
 def own_values(parameters: Sequence[Parameter]) -> Point:
     """Return the recipe's own values, without those that no trial can have: on a log scale, 0."""
     found: Point = {}
-    for parameter, distribution in zip(parameters, distributions(parameters).values(), strict=True):
+    space = distributions(parameters)
+    for parameter in parameters:
+        distribution = space[parameter.name]
+        if not parameter.exists(found):
+            continue
         try:
             distribution.to_internal_repr(parameter.default)
         except ValueError:
@@ -98,21 +103,32 @@ def _values(distribution: BaseDistribution) -> list[Value | None]:
     return [distribution.low + number * distribution.step for number in range(_count(distribution) or 0)]
 
 
-def all_points(space: Space) -> list[Point] | None:
+def all_points(parameters: Sequence[Parameter]) -> list[Point] | None:
     """Return every point of a space; None where it is continuous or has more than `MOST_POINTS`."""
+    space = distributions(parameters)
     count = count_points(space)
     if count is None or count > MOST_POINTS:
         return None
-    axes = [_values(distribution) for distribution in space.values()]
-    return [dict(zip(space, values, strict=True)) for values in itertools.product(*axes)]
+    return _product(parameters, [_values(distribution) for distribution in space.values()])
 
 
-def grid_points(space: Space, trials: int) -> list[Point]:
+def _product(parameters: Sequence[Parameter], axes: Sequence[Sequence[Value | None]]) -> list[Point]:
+    """Return every combination once, without the parameters that it does not have."""
+    found: dict[tuple[tuple[str, str], ...], Point] = {}
+    for values in itertools.product(*axes):
+        point = dict(zip((one.name for one in parameters), values, strict=True))
+        point = {one.name: point[one.name] for one in parameters if one.exists(point)}
+        found.setdefault(_key(point), point)
+    return list(found.values())
+
+
+def grid_points(parameters: Sequence[Parameter], trials: int) -> list[Point]:
     """Return the points of a grid; a continuous range gets as many evenly spaced values as the trials allow.
 
     Raises:
         CseError: There are more than `MOST_POINTS`.
     """
+    space = distributions(parameters)
     counts = {name: _count(distribution) or math.inf for name, distribution in space.items()}
     continuous = [name for name, count in counts.items() if count > MOST_POINTS]
     if continuous:
@@ -128,7 +144,7 @@ def grid_points(space: Space, trials: int) -> list[Point]:
         _spaced(distribution, int(counts[name])) if name in continuous else _values(distribution)
         for name, distribution in space.items()
     ]
-    return [dict(zip(space, values, strict=True)) for values in itertools.product(*axes)]
+    return _product(parameters, axes)
 
 
 def _spaced(distribution: BaseDistribution, count: int) -> list[Value | None]:
@@ -169,7 +185,9 @@ def check_names(config: SearchConfig) -> None:
         if name not in known:
             raise CseError(f"{option}: unknown '{name}'.{suggestion(name, known)}", f"use {', '.join(known)}")
     own = own_values(config.parameters)
-    if config.sampler == "gp" and (without := [one.name for one in config.parameters if one.name not in own]):
+    if config.sampler == "gp" and (
+        without := [one.name for one in config.parameters if one.when is None and one.name not in own]
+    ):
         raise CseError(
             f"--sampler gp: the recipe's own {without[0]} is not in the range, and a Gaussian process needs it there",
             "use --sampler tpe, or --set a value of the range",
@@ -183,7 +201,9 @@ def make_sampler(config: SearchConfig, space: Space, number: int) -> BaseSampler
     an interruption, and two workers do not draw the same values.
     """
     seed = zlib.crc32(config.name.encode())
-    varying = {name: distribution for name, distribution in space.items() if not distribution.single()}
+    # What only some trials have is suggested by itself, from those that have it.
+    always = {parameter.name for parameter in config.parameters if parameter.when is None}
+    varying = {name: one for name, one in space.items() if name in always and not one.single()}
     startup = max(4, min(10, (config.trials or 0) // 4))
     match config.sampler:
         case "gp":

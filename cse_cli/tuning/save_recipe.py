@@ -13,8 +13,8 @@ import tomlkit
 
 from cse_cli.recipe.files import find_parent
 from cse_cli.recipe.load import LoadedRecipe, apply, load, parse
+from cse_cli.tuning.parameter import settings_of
 from cse_cli.tuning.results import Search, Trial, verdict
-from cse_cli.tuning.space import overrides_of
 from registry.errors import CseError
 
 _MADE_BY = "# Found by `cse tune`: study "
@@ -28,7 +28,7 @@ class TunedRecipe:
     Args:
         base: The recipe as its file has it.
         changes: `--set` texts: those of every trial, then the values found.
-        unset: `--unset` keys of every trial.
+        unset: `--unset` keys of every trial, then those of the parts found.
     """
 
     base: LoadedRecipe
@@ -58,8 +58,8 @@ def tuned_recipe(search: Search, trial: Trial | None = None) -> TunedRecipe:
             f"undo the change in {now.path}, or tune it anew",
         )
     values = {} if trial is None or trial.own else trial.values
-    found = overrides_of(search.parameters, values)
-    return TunedRecipe(load(search.recipe), (*search.overrides, *found), search.unset)
+    found, removed = settings_of(search.parameters, values)
+    return TunedRecipe(load(search.recipe), (*search.overrides, *found), (*search.unset, *removed))
 
 
 def check_file(file: Path, study: str) -> None:

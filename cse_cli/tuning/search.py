@@ -6,8 +6,10 @@ Runs of trials lie below the search's run; its figures are its artifacts.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime
+from pathlib import Path
 
 from cse_cli import tracking
 from cse_cli.core.devices import choose
@@ -23,6 +25,7 @@ from cse_cli.tuning.lease import lease
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.observer import Ending, SearchObserver
 from cse_cli.tuning.options import SearchOptions, resolve_options
+from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.results import (
     Confirmation,
     Search,
@@ -34,7 +37,6 @@ from cse_cli.tuning.results import (
 )
 from cse_cli.tuning.samplers import pruner_name
 from cse_cli.tuning.save_recipe import check_file, save_recipe, tuned_recipe
-from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.storage import address, folder
 from cse_cli.tuning.study import (
     Study,
@@ -115,10 +117,8 @@ def _show(study: Study, options: SearchOptions) -> None:
     elif options.confirm is not None and found.confirmation is not None:
         print_confirmation(found, found.confirmation)
     else:
-        from cse_cli.tuning.plots import draw  # matplotlib
-
-        figures = folder() / found.study  # drawn anew: the study may have gone on elsewhere
-        print_search(found, figures if draw(study, figures) else None, options.save_best)
+        # Drawn anew: the study may have gone on elsewhere.
+        print_search(found, _draw(study, lambda text: sys.stderr.write(f"warning: {text}\n")), options.save_best)
     if options.save_best is not None:
         sys.stderr.write(f"wrote {options.save_best}\n")
 
@@ -220,14 +220,20 @@ def _record_findings(tracker: tracking.Tracker, study: Study, observer: SearchOb
         metrics["score/best"] = max(scores)
     metrics |= {f"importance/{name}": share for name, share in importances(study).items()}
     tracker.metrics(metrics, len(settled(trials)))
-    from cse_cli.tuning.plots import draw  # matplotlib
+    if (figures := _draw(study, observer.warned)) is not None:
+        tracker.folder(figures, "plots")
 
+
+def _draw(study: Study, warned: Callable[[str], object]) -> Path | None:
+    """Draw the figures of a study and return their folder; None where there are none, or they cannot be drawn."""
     figures = folder() / study.study_name
     try:
-        if draw(study, figures):
-            tracker.folder(figures, "plots")
+        from cse_cli.tuning.plots import draw  # matplotlib
+
+        return figures if draw(study, figures) else None
     except Exception as error:  # a figure that fails must not fail the search
-        observer.warned(f"plots are missing: {type(error).__name__}: {error}")
+        warned(f"plots are missing: {type(error).__name__}: {error}")
+        return None
 
 
 def _record_confirmation(run_id: str, confirmation: Confirmation, observer: SearchObserver) -> None:

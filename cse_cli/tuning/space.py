@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from cse_cli.recipe.errors import RecipeError
-from cse_cli.recipe.load import LoadedRecipe, with_value
+from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.paths import values
 from cse_cli.recipe.schema import Recipe, TuneRange
+from cse_cli.tuning.parameter import Parameter
+from cse_cli.tuning.parts import Inside, choose_parts, means_part, parameters_inside
 from cse_cli.tuning.ranges import (
     FORM,
     Declaration,
@@ -31,81 +31,12 @@ from registry.errors import CseError, UnknownNameError, suggestion
 Declarations = Mapping[str, Declaration]
 """Dotted path → declaration."""
 _NEVER = {
+    "data.streaming": "it says how the text is read, not what is learnt",
     "evaluate": "it changes how models are scored, so that trials could not be compared",
     "evaluators": "it changes how models are scored, so that trials could not be compared",
     "train.seed": "the best of several seeds is luck, not a better recipe; --seeds averages over them",
 }
 _LISTED = 12
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parameter(Range):
-    """One searched parameter: its range, and where its value goes in the recipe.
-
-    Args:
-        name: Its key in [tune], else its dotted path; unique in the space.
-        paths: Dotted paths of the recipe that take the value.
-        whole: Whether it takes whole numbers only.
-        default: The recipe's own value, one of `choices` where there are any; None where it is unset or differs
-            between the paths. It may lie outside the range: the first trial has it all the same.
-        source: Who gave the range.
-    """
-
-    name: str
-    paths: tuple[str, ...]
-    whole: bool = False
-    default: Value | None = None
-    source: str = ""
-
-    def overrides(self, value: Value) -> list[str]:
-        """Return the `--set` texts that give the recipe a value."""
-        return [f"{path}={_toml(self._typed(value))}" for path in self.paths]
-
-    def _typed(self, value: Value) -> Value:
-        return round(value) if self.whole and isinstance(value, float) else value
-
-    def identity(self) -> dict[str, Any]:
-        """Return what makes two searches the same search, JSON-ready."""
-        plain = {key: value for key, value in asdict(self).items() if key not in ("default", "source")}
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
-
-    @property
-    def holds_default(self) -> bool:
-        """Whether the range has the recipe's own value."""
-        if self.choices is not None or not isinstance(self.default, int | float):
-            return self.default is not None
-        if self.low is None or self.high is None or not self.low <= self.default <= self.high:
-            return False
-        return self.step is None or abs((self.default - self.low) / self.step % 1.0) < 1e-9
-
-    def check_values(self, loaded: LoadedRecipe) -> None:
-        """Put every choice, or both ends of the range, into the recipe.
-
-        Raises:
-            CseError: The recipe refuses one of them.
-        """
-        for value in self.choices if self.choices is not None else (self.low, self.high):
-            if value is None:
-                continue
-            changed = loaded
-            try:
-                for path in self.paths:
-                    changed = with_value(changed, path, self._typed(value))
-            except RecipeError as error:
-                raise CseError(
-                    f"{self.source}: {self.name} cannot be {_toml(self._typed(value))}: {error.problems[0].message}",
-                    "`cse show COMPONENT` tells what a parameter takes",
-                ) from error
-
-
-def overrides_of(parameters: Iterable[Parameter], values: Mapping[str, Value | None]) -> list[str]:
-    """Return the `--set` texts that give a recipe the values of a trial; what has none stays as it is."""
-    given = ((parameter, values.get(parameter.name)) for parameter in parameters)
-    return [text for parameter, value in given if value is not None for text in parameter.overrides(value)]
-
-
-def _toml(value: Value) -> str:
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
 def search_space(
@@ -129,22 +60,89 @@ def search_space(
     if not typed:
         can = shorten(tunable(loaded.recipe, known)) or "nothing without --range"
         raise CseError("no parameter to tune is named", f"name it with --param; {loaded.name} has {can}")
-    tables = dict(find_parameter(loaded.recipe, known, name) for name in typed)
-    given = _given_ranges(loaded, known, list(tables), ranges, choices)
-    parameters = tuple(_parameter(loaded, known, name, table, given.get(name)) for name, table in tables.items())
+    parts = choose_parts(loaded, typed, choices)
+    names_of = _Names(loaded, known, parameters_inside(loaded, parts))
+    numbers = [name for name in typed if not means_part(loaded.recipe, name, parts)]
+    wanted = {one.name: one for name in numbers for one in names_of.meant(name)}
+    choices = [text for text in choices if not means_part(loaded.recipe, text.partition("=")[0].strip(), parts)]
+    given = _given_ranges(names_of, list(wanted), ranges, choices)
+    found = [_parameter(one, given.get(name)) for name, one in wanted.items()]
+    _check_owners(found)
+    # Parts first: they decide which of the others there are.
+    return (*parts, *sorted(found, key=lambda parameter: parameter.when is not None))
+
+
+def _check_owners(parameters: Iterable[Parameter]) -> None:
     owner: dict[str, str] = {}
     for parameter in parameters:
-        for path in parameter.paths:
+        for path in parameter.paths if parameter.when is None else ():
             if path in owner:
                 raise CseError(
                     f"--param: '{parameter.name}' and '{owner[path]}' both set {path}", "leave out one of them"
                 )
             owner[path] = parameter.name
-    return parameters
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A parameter that was named.
+
+    Args:
+        name: Unique in the space.
+        table: Its paths, and perhaps its range.
+        loaded: The recipe that has it: with a part's choice, where only that has it.
+        known: What can be set there.
+        inside: The part that it lies in.
+    """
+
+    name: str
+    table: TuneRange
+    loaded: LoadedRecipe
+    known: Declarations
+    inside: Inside | None = None
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What a name as typed means, in the recipe and in the parts that are chosen."""
+
+    loaded: LoadedRecipe
+    known: Declarations
+    inside: Mapping[str, Inside]
+
+    def meant(self, name: str) -> list[_Wanted]:
+        """Return the parameters of a name: one, or one for each component of a part that has it.
+
+        Raises:
+            CseError: There is none, or they lie in different places.
+        """
+        recipe = self.loaded.recipe
+        table = recipe.tune.get(name, TuneRange(paths=()))
+        found = [one for one in self.inside.values() if one.path in table.paths or (
+            not table.paths and (_is_ending(name, one.path) or _is_ending(name, one.name)))]  # fmt: skip
+        if not found:
+            own, table = find_parameter(recipe, self.known, name)
+            return [_Wanted(own, table, self.loaded, self.known)]
+        # Those that no range is known for are meant where they are named in full.
+        ranged = [one for one in found if one.known[one.path].range or table.paths or one.name == name]
+        inside = {one.path for one in self.inside.values()}
+        others = [path for path in table.paths or self.known if path not in inside and _may(path)]
+        others = others if table.paths else [path for path in others if _is_ending(name, path)]
+        if others or len({one.part for one in found}) > 1:
+            listed = [*(one.name for one in found), *others]
+            raise UnknownNameError(f"--param: '{name}' may be {len(listed)} parameters", f"name one: {shorten(listed)}")
+        return [
+            _Wanted(one.name, table.model_copy(update={"paths": (one.path,)}), one.loaded, one.known, one)
+            for one in ranged or found
+        ]
+
+
+def _is_ending(name: str, path: str) -> bool:
+    return _plain(name) in map(_plain, _endings(path))
 
 
 def _given_ranges(
-    loaded: LoadedRecipe, known: Declarations, names: Sequence[str], ranges: Sequence[str], choices: Sequence[str]
+    names_of: _Names, names: Sequence[str], ranges: Sequence[str], choices: Sequence[str]
 ) -> dict[str, tuple[Range, str]]:
     """Return name → range, and the option as typed."""
     given: dict[str, tuple[Range, str]] = {}
@@ -152,20 +150,19 @@ def _given_ranges(
         for text in texts:
             name, equals, values = text.partition("=")
             if not equals:
-                if len(names) > 1:
-                    forms = " or ".join(f"{option} {name}={text}" for name in names[:2])
+                if len(names) != 1:
+                    forms = " or ".join(f"{option} {name}={text}" for name in names[:2] or ["NAME"])
                     raise CseError(f"{option} {text}: which of {len(names)} parameters is it for?", f"write {forms}")
                 name, values = names[0], text
-            name, _ = find_parameter(loaded.recipe, known, name.strip())
-            if name in given:
-                raise CseError(f"{option} {text}: '{name}' has a range already", "give each parameter one")
-            given[name] = (parse(values), f"{option} {values}")
+            for one in names_of.meant(name.strip()):
+                if one.name in given:
+                    raise CseError(f"{option} {text}: '{one.name}' has a range already", "give each parameter one")
+                given[one.name] = (parse(values), f"{option} {values}")
     return given
 
 
-def _parameter(
-    loaded: LoadedRecipe, known: Declarations, name: str, table: TuneRange, given: tuple[Range, str] | None
-) -> Parameter:
+def _parameter(wanted: _Wanted, given: tuple[Range, str] | None) -> Parameter:
+    name, table, loaded, known = wanted.name, wanted.table, wanted.loaded, wanted.known
     own = [values(loaded.recipe)[path] for path in table.paths]
     default = own[0] if all(value == own[0] for value in own) else None
     if isinstance(own[0], Mapping | list | tuple):
@@ -194,7 +191,9 @@ def _parameter(
         whole=whole, default=default, source=source,
     )  # fmt: skip
     parameter.check_values(loaded)
-    return parameter
+    if (inside := wanted.inside) is None:
+        return parameter
+    return replace(parameter, when=(inside.part, inside.choices), default=default if inside.own else None)
 
 
 def _whole(value: Number | None, name: str, source: str) -> int | None:
@@ -205,7 +204,10 @@ def _whole(value: Number | None, name: str, source: str) -> int | None:
 
 def _default_range(name: str, table: TuneRange, declared: Declaration, default: Value | None) -> tuple[Range, str]:
     """Return the range of [tune], else the declared one, and where it comes from."""
-    own = Range(table.low, table.high, table.log, table.step, table.choices)
+    plain = tuple(choice for choice in table.choices or () if isinstance(choice, Value))
+    if len(plain) < len(table.choices or ()):
+        raise CseError(f"[tune.{name}]: no part stands at {table.paths[0]}: it takes values", "leave out the tables")
+    own = Range(table.low, table.high, table.log, table.step, plain or None)
     if own.choices is not None:
         own = Range(choices=own.choices)
     if own.choices is not None or own.low is not None or own.high is not None:
@@ -244,7 +246,7 @@ def find_parameter(recipe: Recipe, known: Declarations, name: str) -> tuple[str,
     inside = [path for path in known if path.startswith(f"{name}.") and _may(path)]
     if inside:
         raise CseError(f"--param: '{name}' is a table, not a value", f"name one of its values: {shorten(inside)}")
-    matching = [path for path in known if _plain(name) in map(_plain, _endings(path))]
+    matching = [path for path in known if _is_ending(name, path)]
     allowed = [path for path in matching if _may(path)]
     if len(allowed) == 1 or (matching and not allowed):
         return _at_path(recipe, (allowed or matching)[0])

@@ -5,14 +5,15 @@ from __future__ import annotations
 import socket
 import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import optuna
 from filelock import FileLock
-from optuna.exceptions import ExperimentalWarning
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from sqlalchemy.engine import URL, make_url
@@ -25,8 +26,10 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
+from cse_cli.core.environment import without_password
 from cse_cli.core.paths import home
 from registry.errors import CseError, TrackingError
+from registry.paths import make_folder
 
 SUFFIX = ".db"
 _JOURNAL = ".journal"
@@ -73,7 +76,8 @@ class Address:
         """The address without its password: for messages and records."""
         if self.own:
             return str(self.file)
-        return self.url.set(drivername=self.url.get_backend_name()).render_as_string(hide_password=True)
+        whole = self.url.set(drivername=self.url.get_backend_name()).render_as_string(hide_password=False)
+        return without_password(whole)
 
     def driven(self, name: str) -> str:
         """Return what the driver of a study kept here is known by."""
@@ -110,7 +114,7 @@ class Address:
     def _open(self) -> BaseStorage:
         host, port = self.url.host, self.url.port or _PORTS.get(self.url.get_backend_name())
         if self.own and self.file is not None:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.file.parent)
             _take_over_journal(self.own, self.file)
         if host and port and not host.startswith("/"):
             socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
@@ -147,14 +151,33 @@ def address(storage: str | None, name: str) -> Address:
     except NoSuchModuleError as error:
         raise CseError(f"--storage: '{storage.partition('://')[0]}' is not supported", _FORMS) from error
     except ArgumentError as error:
-        scheme, _, rest = storage.partition("://")
-        hidden = f"{scheme}://***@{rest.rpartition('@')[2]}" if "@" in rest else storage
-        raise CseError(f"--storage: '{hidden}' is not an address", _FORMS) from error
+        raise CseError(f"--storage: '{without_password(storage)}' is not an address", _FORMS) from error
     if url.get_backend_name() != "sqlite":
         return Address(url)
     if not url.database or url.database == ":memory:":
-        raise CseError(f"--storage: '{storage}' names no file", _FORMS)
+        raise CseError(f"--storage: '{without_password(storage)}' names no file", _FORMS)
     return Address(url.set(database=str(Path(url.database).expanduser().absolute())))
+
+
+@contextmanager
+def answering(storage: str | None, name: str) -> Iterator[None]:
+    """Turn what Optuna raises where a storage goes away, as a server that is killed, into one message.
+
+    Args:
+        storage: The value of `--storage`.
+        name: Of the study; "" where it is not known yet.
+
+    Raises:
+        TrackingError: It does not answer any more.
+    """
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        shown = address(storage, name).shown if storage or name else str(folder())
+        raise TrackingError(
+            f"--storage: {shown} does not answer any more: {first_line(error.__cause__ or error)}",
+            "the study is kept there: the same command goes on with it",
+        ) from error
 
 
 def folder() -> Path:
@@ -172,7 +195,7 @@ def study_names(storage: str | None) -> list[str]:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of what a database says."""
-    return str(error).strip().partition("\n")[0]
+    return without_password(str(error).strip().partition("\n")[0])
 
 
 def _journal(name: str) -> Path:

@@ -15,7 +15,7 @@ from cse_cli.core.run_folder import differences
 from cse_cli.recipe.schema import Recipe, data_identity
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import ELSEWHERE, TRIALS, SearchConfig
-from cse_cli.tuning.space import Parameter
+from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.storage import address, folder, study_names
 from registry.errors import CseError, UnknownNameError, suggestion
 
@@ -29,7 +29,7 @@ _RUN: Final = "cse:run"
 OWN: Final = "own"
 """It has the recipe's own values."""
 REASON: Final = "reason"
-"""Why it failed."""
+"""Why it failed, or why its parts do not fit together."""
 SAME_AS: Final = "same_as"
 """Number of the trial that had the same values already: this one was not run."""
 RUNS: Final = "runs"
@@ -42,7 +42,7 @@ BEGUN: Final = "begun"
 """When a driver has gone on with it, in seconds since 1970."""
 
 DIRECTION: Final = "maximize"
-State = Literal["complete", "pruned", "failed", "running", "interrupted"]
+State = Literal["complete", "pruned", "failed", "refused", "running", "interrupted"]
 _PROSE = {"title", "description", "paper", "tune"}
 _TABLE = re.compile(r"\{.*\}(?= → None$)|(?<=: None → )\{.*\}$")
 
@@ -67,7 +67,7 @@ def open_study(config: SearchConfig) -> Study:
         if config.trials is not None and config.trials != budget(study):
             study.set_user_attr(_BUDGET, config.trials)
     if config.sampler == "grid":
-        grid = samplers.grid_points(samplers.distributions(config.parameters), budget(study))
+        grid = samplers.grid_points(config.parameters, budget(study))
         for point in samplers.untried(grid, [values_of(trial) for trial in study.get_trials(deepcopy=False)]):
             study.enqueue_trial(point)
     return study
@@ -221,13 +221,15 @@ def state(trial: FrozenTrial) -> State | None:
     """Return what came of a trial, or None: waiting, at work, or not run because another had the same values."""
     if trial.state == TrialState.FAIL:
         return "failed" if SAME_AS not in trial.user_attrs and reason(trial) is not None else None
+    if trial.state == TrialState.PRUNED and REASON in trial.user_attrs:
+        return "refused"
     ends: dict[TrialState, State] = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}
     return ends.get(trial.state)
 
 
 def reason(trial: FrozenTrial) -> str | None:
-    """Return why a trial failed; None where it did not, or where an earlier version repeated it."""
-    if trial.state != TrialState.FAIL:
+    """Return why a trial failed or was refused; None where it was not, or where an earlier version repeated it."""
+    if trial.state not in (TrialState.FAIL, TrialState.PRUNED):
         return None
     if REASON not in trial.user_attrs and trial.user_attrs.get("losses", 0) > 1:
         return "its process was ended 3 times"  # given up by an earlier version
@@ -236,8 +238,8 @@ def reason(trial: FrozenTrial) -> str | None:
 
 
 def settled(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """Return the trials that count: complete, pruned, or failed by their own fault."""
-    return [trial for trial in trials if state(trial) is not None]
+    """Return the trials that count: complete, pruned, or failed by their own fault; what was refused cost nothing."""
+    return [trial for trial in trials if state(trial) not in (None, "refused")]
 
 
 def counts(trials: Sequence[FrozenTrial]) -> dict[State, int]:

@@ -24,8 +24,8 @@ from cse_cli.tracking.store import REFUSED
 from cse_cli.training import run as recording
 from cse_cli.training.build import Job
 from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.parameter import settings_of
 from cse_cli.tuning.samplers import pruner_name
-from cse_cli.tuning.space import overrides_of
 from cse_cli.tuning.study import OWN, RUN, RUNS, SCORES
 from registry.errors import CseError, RunFailedError
 
@@ -110,9 +110,9 @@ class TrialRuns:
 
     def _load(self, seed: int) -> LoadedRecipe:
         values = {} if OWN in self.trial.user_attrs else self.trial.params
-        chosen = overrides_of(self.config.parameters, values)
+        chosen, removed = settings_of(self.config.parameters, values)
         overrides = [*self.config.trial_overrides, *chosen, f"train.seed={seed}"]
-        return load(self.config.recipe, overrides, self.config.unset)
+        return load(self.config.recipe, overrides, [*self.config.unset, *removed])
 
 
 def _left_of(run_id: str, loaded: LoadedRecipe) -> Result | RunFolder | None:

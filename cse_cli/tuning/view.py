@@ -8,13 +8,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from cse_cli.core import console
-from cse_cli.core.console import stdout_console
+from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, fits, plain_table
 from cse_cli.tuning.ranges import Value
@@ -97,7 +97,7 @@ def _print_heading(out: Console, study: str, about: str) -> None:
 
 def _about(search: Search) -> str:
     """Return recipe, metric and how many trials came to which end."""
-    states: tuple[State, ...] = ("complete", "pruned", "failed", "running", "interrupted")
+    states: tuple[State, ...] = ("complete", "pruned", "failed", "refused", "running", "interrupted")
     counts = ", ".join(f"{search.count(state)} {state}" for state in states if search.count(state))
     steps = "" if search.steps is None else f", {search.steps} steps"
     scored = f"{search.metric}, {scored_by(search.seeds)}{steps}"
@@ -125,12 +125,13 @@ def _findings(search: Search) -> Iterator[str]:
     if search.importance:
         shares = ", ".join(f"{name} {share:.2f}" for name, share in search.importance.items())
         yield f"importance: {shares} (share in what sets the good ones of {len(search.complete)} trials apart)"
-    reasons: dict[str, list[str]] = {}
-    for trial in search.trials:
-        if trial.state == "failed":
-            reasons.setdefault(trial.reason or "no reason known", []).append(str(trial.number))
-    for reason, numbers in list(reasons.items())[:_SHOWN_REASONS]:
-        yield f"failed: trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {reason}"
+    for ended in ("failed", "refused"):
+        reasons: dict[str, list[str]] = {}
+        for trial in search.trials:
+            if trial.state == ended:
+                reasons.setdefault(trial.reason or "no reason known", []).append(str(trial.number))
+        for reason, numbers in list(reasons.items())[:_SHOWN_REASONS]:
+            yield f"{ended}: trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {reason}"
     if best is not None:
         yield verdict(search)
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from cse_cli import doctor, tracking
 from cse_cli.core import environment
 from registry import hub
-from tests.cse_cli.tracking.stores import fresh_store
+from tests.cse_cli.tracking.stores import fresh_store, killed
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +38,9 @@ def test_a_new_machine_has_no_problem_and_stays_as_it_was(home: Path) -> None:
 
 def test_a_store_and_its_stale_runs_are_reported(home: Path) -> None:
     fresh_store(home)
-    gone = tracking.start("gone", {}, {"cse.pid": "999999999"})
+    gone = killed(tracking.start("gone", {}, {}))
     assert found("tracking store").says.endswith("1 runs")
-    assert gone.run_id[:8] in found("gone runs").says
+    assert gone[:8] in found("gone runs").says
 
 
 def test_what_is_broken_is_a_problem(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,11 +96,11 @@ def test_no_recipe(argument, says, folder, home, capsys):
 
 
 def test_unreadable(folder, monkeypatch):
-    def refuse(path: Path) -> bytes:
+    def refuse(path: Path, _mode: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     (folder / "secret.toml").write_text("")
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(RecipeError, match=r"secret\.toml:1:1: cannot be read: Permission denied"):
         load("secret.toml")
 

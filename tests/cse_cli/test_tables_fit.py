@@ -87,11 +87,17 @@ def test_leaderboard(shown):
     assert "mini_en (en)" in out
 
 
-def test_leaderboard_without_runs_and_with_the_field_s_list(shown):
-    out = shown(lambda: print_tables(printed_tables(LeaderboardQuery(field=True))))
+def test_leaderboard_without_runs(shown):
+    out = shown(lambda: print_tables(printed_tables(LeaderboardQuery())))
     assert out.startswith("bert-base (en)")
     assert "cse run ifcl_en" in map(str.rstrip, out.split("\n"))
-    assert "PromptBERT" in out
+
+
+def test_the_field_s_list_with_runs(shown):
+    out = shown(lambda: print_tables(tables([ran(seed, 70.0 + seed) for seed in range(3)], field=True)))
+    assert "BERT-base: the field's list" in out
+    assert "RankCSE_listMLE" in out
+    assert "mirror_bert_drophead_en" in out
 
 
 def test_every_printed_table(shown):

@@ -66,6 +66,19 @@ def test_evaluate_prints_a_table_for_each_evaluator(parts, capsys):
     assert rows[7:9] == [["singular_values"], ["effective_rank", "largest_share"]]
 
 
+def test_evaluate_in_a_template(parts, capsys):
+    options = ("--tasks", "stsb/dev", "--pooling", "mask", "--json")
+    found = []
+    for template in ("a {text} {mask} .", "the {text} sees {mask} ."):
+        code, out, _ = evaluate(parts.models["bert"], *options, "--template", template, capsys=capsys)
+        (one,) = json.loads(out)["models"]
+        assert (code, one["template"], one["pooling"]) == (0, template, "mask")
+        found.append(one["scores"]["stsb/dev"]["spearman"])
+    assert found[0] != found[1]
+    _, out, _ = evaluate(parts.models["bert"], *options[:-1], "--template", "a {text} {mask} .", capsys=capsys)
+    assert "mask of a {text} {mask} ." in out
+
+
 def test_evaluate_everything_of_tiny_data(parts, capsys):
     options = ("--tasks", "all", "--set", "transfer.classifier=logistic", "--set", "transfer.folds=2")
     code, out, _ = evaluate(*parts.models.values(), *options, capsys=capsys)
@@ -104,6 +117,8 @@ def test_evaluate_a_finished_run_gives_its_own_score(parts, home, tmp_path, caps
         (["--tasks", "mutual_information"], "looks through the views of a recipe"),
         (["--set", "sts.bootstap=3"], "Did you mean 'bootstrap'"),
         (["--pooling", "meen"], "Did you mean 'mean'"),
+        (["--pooling", "mask"], "takes the state at the template's {mask}, and there is none"),
+        (["--template", "no gap"], "the template 'no gap' has no gap for the sentence"),
         (["--batch-size", "0"], "--batch-size"),
         (["--max-length", "2"], "--max-length"),
     ],

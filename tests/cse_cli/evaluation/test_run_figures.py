@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.cse_cli.runs.running import cse
@@ -48,3 +50,15 @@ def test_a_figure_that_fails_costs_a_warning_and_no_run(run, home, store, monkey
     (folder,) = home.glob("runs/*/figures")
     assert names(folder) == {"training_curve.svg", "training_curve.png"}
     assert store.client.get_run(folder.parent.name).info.status == "FINISHED"
+
+
+def test_matplotlib_that_cannot_be_imported_costs_a_warning_and_no_run(run, home, store, monkeypatch):
+    monkeypatch.delitem(sys.modules, "cse_cli.analysis.run_figures", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, out, err = run()
+    assert code == 0, err
+    said = " ".join((out + err).split())
+    assert said.count("figures are missing: ModuleNotFoundError: import of matplotlib.figure halted") == 1
+    (folder,) = home.glob("runs/*/series")
+    assert store.client.get_run(folder.parent.name).info.status == "FINISHED"
+    assert not (folder.parent / "figures").exists()

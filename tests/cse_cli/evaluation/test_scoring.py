@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
 
-from cse_cli.core.run_folder import RunFolder, model_of_run
+from cse_cli.core.run_folder import RunFolder, model_of_run, note_model_digests
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.evaluation.evaluate import Settings, score_models
+from cse_cli.evaluation.model import load_model
 from cse_cli.evaluation.tasks import parse_tasks
 from registry import catalogue
-from registry.errors import MissingError
+from registry.errors import CseError, MissingError
 from tests.shrunken import pairs
 from tests.tiny import tiny_bert
 
@@ -87,3 +90,34 @@ def test_a_run_id_means_its_model():
     assert model_of_run("mini_en") is None
     assert model_of_run("*") is None
     assert model_of_run("") is None
+
+
+@pytest.mark.parametrize("asked", ["a run", "a folder"])
+def test_a_model_that_is_not_what_its_run_saved_is_told_before_anything_is_scored(tmp_path, monkeypatch, asked):
+    shutil.copytree(tiny_bert(tmp_path), model := saved_run("abc123"), dirs_exist_ok=True)
+    (model / "README.md").write_text("a card, which people may change")
+    noted = note_model_digests(model.parent)
+    assert "README.md" not in noted
+    digest = hashlib.sha256((model / "config.json").read_bytes()).hexdigest()
+    assert f"{digest}  model/config.json\n" in noted
+    name, plan = {"a run": "abc", "a folder": str(model)}[asked], (parse_tasks("stsb"), Settings(None, None, 8, "cpu"))
+    assert load_model(name).folder == model
+
+    monkeypatch.setattr("cse_cli.evaluation.evaluate.open_encoder", lambda *_: pytest.fail("opened"))
+    weights = model / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    for act in (lambda: score_models([name], *plan), lambda: load_model(name)):
+        with pytest.raises(
+            CseError, match=rf"{weights} is not what the run saved: .*model\.sha256 has another SHA-256"
+        ):
+            act()
+    weights.unlink()
+    with pytest.raises(CseError, match=f"{weights} is missing"):
+        score_models([name], *plan)
+
+
+def test_a_model_of_a_version_that_noted_no_digests_is_used(tmp_path):
+    shutil.copytree(tiny_bert(tmp_path), model := saved_run("abc123"), dirs_exist_ok=True)
+    assert load_model("abc").folder == model

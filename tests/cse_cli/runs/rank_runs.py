@@ -173,7 +173,7 @@ def with_nan_on_the_second(asked: Asked) -> tuple[str, str]:
         def spoilt(self: Stepper, done: int, *rest: Any) -> Taken:
             if done == 2 and rank() == 1:
                 objective = self.method.objective
-                patch.setattr(self.method, "objective", lambda losses: objective(losses) * float("nan"))
+                patch.setattr(self.method, "objective", lambda *given: objective(*given) * float("nan"))
             return take(self, done, *rest)
 
         patch.setattr(Stepper, "take", spoilt)

@@ -177,14 +177,15 @@ class TestLocalExecutor:
         for descriptor in held:
             os.close(descriptor)
 
-    def test_a_process_that_dies_each_time_fails_its_job_alone(self, file):
+    def test_a_process_that_dies_each_time_fails_its_job_alone(self, file, monkeypatch):
+        monkeypatch.setattr("cse_cli.runs.executor.MOST_RETRIES", 1)
         watch = Watch(kill_worker(9))
         with LocalExecutor(["cpu"]) as executor:
             failed, good = executor.submit(job(file), watch), executor.submit(job(file, seed=4), Watch())
             error = ended(executor, failed).exception()
             assert isinstance(error, RunFailedError)
             assert "was ended by SIGKILL" in error.message
-            assert f"4 times in all; its log: {log_of(watch.run_ids[0])}" in error.message
+            assert f"2 times in all; its log: {log_of(watch.run_ids[0])}" in error.message
             assert error.next_action == f"go on with: cse run --resume {watch.run_ids[0][:8]}"
             assert ended(executor, good).result().seed == 4
         assert find(watch.run_ids[0]).run_id == watch.run_ids[0]

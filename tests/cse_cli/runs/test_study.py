@@ -15,6 +15,9 @@ from cse_cli import tracking
 from cse_cli.core.results import Result
 from cse_cli.recipe.load import load
 from cse_cli.runs.driver import sole_driver
+from cse_cli.runs.request import RunRequest
+from cse_cli.runs.study import StudyOutcome, plan_study
+from cse_cli.runs.study_view import print_outcomes
 from cse_cli.tracking.store import Store
 from cse_cli.training.build import Job
 from cse_cli.training.run import run_tags
@@ -209,7 +212,7 @@ def test_a_run_that_cannot_go_on_starts_anew(folder, run, store, home, monkeypat
     monkeypatch.setattr(Stepper, "take", take)
     code, _, err = run("tiny.toml")
     assert code == 0
-    assert "cannot go on, so it starts anew: checkpoint" in err
+    assert "cannot go on, so it starts anew: no checkpoint can be used:" in err
     assert [one[2] for one in runs(store)] == ["FAILED", "FINISHED"]
 
 
@@ -255,3 +258,19 @@ def test_refused(arguments, says, folder, home, capsys):
     assert says in err
     assert "Traceback" not in err
     assert not (home / "mlflow.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [("recipes/mine.toml", "leaderboard --table ifcl/queue_length"), ("mine.toml", "report {path}")],
+)
+def test_a_study_without_a_bare_name_is_set_beside_its_paper_by_its_path(
+    place, command, store, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / place
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('[study]\nextends = "studies/mini/ifcl_queue_length"\ntitle = "Mine"\n', encoding="utf-8")
+    plan = plan_study(str(path), RunRequest())
+    print_outcomes([StudyOutcome(plan, plan.results(), 0, [])])
+    assert f"→ beside the paper: cse {command.format(path=path)}\n" in capsys.readouterr().err

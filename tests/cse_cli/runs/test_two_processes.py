@@ -19,28 +19,30 @@ from cse_cli.training.method import Method
 from cse_cli.training.step import StepState
 from cse_cli.training.trainer import parallel
 from registry.distributed import rank, world_size
-from tests.chosen import trains
+from tests.chosen import distinct, trains
 from tests.processes import on_ranks, without_dropout
 from tests.shrunken import small
 
 pytestmark = pytest.mark.xdist_group("two processes")  # they share one costly fixture
 
 BATCH = 16
-STEPS = 3
+STEPS = 2
 PAPERS = ("simcse_en", "ifcl_en", "mocose_en", "focal_infonce_en", "conisi_s_en")
 CHANGED = {
     "mocose_en": ["views.query.augment.0.epsilon=0.001", "encoders.target.decay=0.5"],
+    "mini/denosent_en": ["losses.denoising.noise=0.0", "losses.denoising.dropout=0.0"],
+    "mini/scd_en": ["views.positive.dropout=0.0"],
     "mini/vascl_en": ["losses.virtual_neighbours.start=uniform"],
 }
 """Recipe → what is changed so that the comparison can see the part: FGSM's step of 5e-9 changes no gradient; what is
-drawn uniformly is the same on every process (`without_dropout`)."""
+drawn uniformly is the same on every process, as dropout is not (`without_dropout`)."""
 Gradients = list[dict[str, Tensor]]
 
 
 def methods() -> list[str]:
-    """Return every method: the papers' recipes and all small ones that train."""
+    """Return every method: the papers' recipes and the small ones that train, each set of components once."""
     shipped = [name for name in all_recipes() if name.startswith(("mini/", "cross/"))]
-    return [*PAPERS, *filter(trains, shipped)]
+    return distinct([*PAPERS, *filter(trains, shipped)])
 
 
 def experiment(recipe: str, changes: list[str], dropped: list[str]) -> tuple[Experiment, Method]:

@@ -11,12 +11,19 @@ from mlflow.exceptions import MlflowException
 
 from cse_cli.core.results import Result
 from cse_cli.tracking.store import Store, open_store
+from cse_cli.tracking.tracker import Tracker
 
 
 def fresh_store(home: Path) -> Store:
     """Make a store where `CSE_HOME` points, and open it."""
     assert not (home / "mlflow.db").exists()
     return open_store()
+
+
+def killed(tracker: Tracker) -> str:
+    """Leave a run as `kill -9` of its process does: recorded as RUNNING, its lock free; return its id."""
+    tracker._lock.release()  # type: ignore[attr-defined]
+    return tracker.run_id
 
 
 def points(client: MlflowClient, run_id: str, key: str) -> list[tuple[int, float]]:

@@ -17,7 +17,7 @@ from cse_cli.tracking.store import Store
 from cse_cli.tracking.unsent import Change, Unsent
 from cse_cli.tracking.view import sparkline
 from registry.errors import CseError
-from tests.cse_cli.tracking.stores import fresh_store, result
+from tests.cse_cli.tracking.stores import fresh_store, killed, result
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_show_as_json_is_strict_and_complete(app: typer.Typer, run_id: str) -> N
 
 
 def test_close_and_sync_say_what_they_did(app: typer.Typer, store: Store) -> None:
-    run_id = tracking.start("run", {}, {"cse.pid": "999999999"}).run_id
+    run_id = killed(tracking.start("run", {}, {}))
     assert call(app, "close", run_id[:8]) == f"{run_id[:8]} run: KILLED\n"
     assert call(app, "sync") == "nothing is waiting\n"
     Unsent(run_id).keep(store.uri, Change(tags={"late": "yes"}))

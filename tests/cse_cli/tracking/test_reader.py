@@ -24,9 +24,7 @@ from cse_cli.tracking.reader import (
 )
 from cse_cli.tracking.store import Store
 from registry.errors import CseError, UnknownNameError
-from tests.cse_cli.tracking.stores import result
-
-DEAD = {"cse.host": socket.gethostname(), "cse.pid": "999999999"}
+from tests.cse_cli.tracking.stores import killed, result
 
 
 def record(name: str, text: str | None, status: tracking.Status = "FINISHED") -> str:
@@ -127,7 +125,7 @@ def test_details_hold_curves_in_order_and_single_values_apart(store: Store) -> N
 
 
 def test_a_run_whose_process_is_gone_is_told_and_can_be_closed(store: Store) -> None:
-    alive, dead = tracking.start("alive", {}, {}).run_id, tracking.start("dead", {}, DEAD).run_id
+    alive, dead = tracking.start("alive", {}, {}).run_id, killed(tracking.start("dead", {}, {}))
     assert {run.run_id: run.status for run in list_runs()} == {alive: "RUNNING", dead: "GONE"}
     assert close_run(dead).status == "KILLED"
     with pytest.raises(CseError, match="closed already: KILLED"):
@@ -137,17 +135,30 @@ def test_a_run_whose_process_is_gone_is_told_and_can_be_closed(store: Store) -> 
     assert close_run(alive, force=True).status == "KILLED"
 
 
+@pytest.mark.parametrize("tags", [{"cse.process_started": "1.0"}, {"cse.pid": "999999999"}, {"cse.host": "elsewhere"}])
+def test_neither_a_clock_that_was_set_nor_another_container_makes_a_run_seem_gone(
+    store: Store, tags: dict[str, str]
+) -> None:
+    alive = tracking.start("alive", {}, {**tags, "cse.heartbeat": "2025-01-01T00:00:00+00:00"})
+    assert [run.status for run in list_runs()] == ["RUNNING"]
+    with pytest.raises(CseError, match=f"run {alive.run_id[:8]} is still going on: process"):
+        tracking.start("", {}, {}, alive.run_id)
+    alive.finish("FINISHED")
+    tracking.start("", {}, {}, alive.run_id).finish("FINISHED")
+
+
 def test_a_process_id_used_again_is_another_process() -> None:
+    run = "an earlier version's run, which held no lock"
     me = {"cse.host": socket.gethostname(), "cse.pid": str(os.getpid())}
     born = psutil.Process().create_time()
-    assert not is_gone(me)
-    assert not is_gone({**me, "cse.process_started": f"{born:.2f}"})
-    assert is_gone({**me, "cse.process_started": f"{born - 100:.2f}"})
+    assert not is_gone(run, me)
+    assert not is_gone(run, {**me, "cse.process_started": f"{born:.2f}"})
+    assert is_gone(run, {**me, "cse.process_started": f"{born - 100:.2f}"})
 
 
 def test_on_another_machine_the_heartbeat_decides() -> None:
     now = datetime.now(UTC)
     elsewhere = {"cse.host": "elsewhere", "cse.pid": "1", "cse.heartbeat": now.isoformat(timespec="seconds")}
-    assert not is_gone(elsewhere, now + SILENCE - timedelta(minutes=1))
-    assert is_gone(elsewhere, now + SILENCE + timedelta(minutes=1))
-    assert not is_gone({}, now)
+    assert not is_gone("", elsewhere, now + SILENCE - timedelta(minutes=1))
+    assert is_gone("", elsewhere, now + SILENCE + timedelta(minutes=1))
+    assert not is_gone("", {}, now)

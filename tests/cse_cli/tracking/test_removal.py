@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from cse_cli.tracking.reader import list_names
 from cse_cli.tracking.removal import find_garbage
 from cse_cli.tracking.store import Store
 from tests.cse_cli.runs.running import cse
+from tests.cse_cli.tracking.stores import killed
 
 Runs = Callable[..., tuple[int, str, str]]
 WEIGHTS = 100_000
@@ -118,8 +118,7 @@ def test_only_folders_that_this_store_should_know_are_orphans(store: Store, home
 
 
 def test_a_run_that_is_gone_can_be_removed(store: Store, home: Path, runs: Runs) -> None:
-    dead = {"cse.host": socket.gethostname(), "cse.pid": "999999999"}
-    run_id = tracking.start("dead", {}, dead).run_id
+    run_id = killed(tracking.start("dead", {}, {}))
     assert runs("rm", run_id, "--yes")[0] == 0
     assert list_names() == []
 

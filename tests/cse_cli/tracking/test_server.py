@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cse_cli import tracking
@@ -22,6 +23,7 @@ from cse_cli.tracking.reader import details, finished_results
 from cse_cli.tracking.store import Store, open_store
 from cse_cli.tracking.unsent import waiting
 from registry.errors import TrackingError
+from tests.cse_cli.runs.commands import gone
 from tests.cse_cli.tracking.stores import points, result
 from tests.ports import unused_port
 
@@ -119,6 +121,20 @@ def test_the_pages_come_up_on_the_loopback_and_go_with_ctrl_c(store: Store) -> N
     assert not answers(int(url.rpartition(":")[2]))
 
 
+@pytest.mark.process
+def test_the_server_ends_when_the_command_is_killed(store: Store) -> None:
+    command = [sys.executable, "-m", "cse_cli", "ui", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().partition("/#/")[0].rpartition(":")[2])
+        servers = psutil.Process(process.pid).children(recursive=True)
+        assert answers(port)
+        process.kill()
+    assert len(servers) == 2
+    assert gone(servers)
+    assert not answers(port)
+
+
 def test_a_port_in_use_is_refused_and_passed_over() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -127,6 +143,27 @@ def test_a_port_in_use_is_refused_and_passed_over() -> None:
         with pytest.raises(TrackingError, match=f"port {port} is in use"):
             free_port(port)
         assert free_port(None) != port
+
+
+def test_the_server_is_this_machines_alone_and_hides_its_database(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "postgresql://cse:hunter2@127.0.0.1/runs"
+
+    def started(arguments: list[str], env: dict[str, str], **_: object) -> None:
+        assert "hunter2" not in str(arguments)
+        assert arguments[1] == "-P"
+        assert arguments[arguments.index("--host") + 1] == "127.0.0.1"
+        assert env["MLFLOW_BACKEND_STORE_URI"] == address
+        raise KeyError("started")
+
+    home.mkdir(exist_ok=True)
+    monkeypatch.setattr("cse_cli.tracking.store.open_store", lambda: Store(address, None))
+    monkeypatch.setattr(subprocess, "Popen", started)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(KeyError, match="started"):
+            command._serve(unused_port(), no_browser=True)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 SERVER = """
@@ -144,7 +181,7 @@ def test_a_port_that_another_was_faster_to_take_is_not_shown_as_ours(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port = unused_port()
-    monkeypatch.setattr(command, "_server", lambda _store, port: [sys.executable, "-c", SERVER, str(port)])
+    monkeypatch.setattr(command, "_server", lambda port: [sys.executable, "-c", SERVER, str(port)])
     before = signal.getsignal(signal.SIGTERM)
     with subprocess.Popen([sys.executable, "-c", SERVER, str(port)], stderr=subprocess.DEVNULL) as other:
         try:

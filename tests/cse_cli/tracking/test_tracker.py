@@ -19,7 +19,7 @@ from cse_cli.tracking import mlflow_tracker
 from cse_cli.tracking.mlflow_tracker import MlflowTracker, legal_name
 from cse_cli.tracking.store import Store
 from registry.errors import CseError, UnknownNameError
-from tests.cse_cli.tracking.stores import points
+from tests.cse_cli.tracking.stores import killed, points
 
 
 def test_a_run_is_recorded_with_everything(store: Store, tmp_path: Path) -> None:
@@ -111,7 +111,8 @@ def test_a_resumed_run_goes_on_without_doubles_or_new_parameters(store: Store) -
     first = tracking.start("run", {"a": "1"}, {})
     for step in range(8):
         first.metrics({"loss": float(step), "dev": 1.0}, step)
-    first.flush()  # and then kill -9 after step 7; the last checkpoint was at step 4
+    first.flush()
+    killed(first)  # after step 7; the last checkpoint was at step 4
 
     again = tracking.start("run", {"a": "2"}, {"note": "resumed"}, run_id=first.run_id)
     assert store.client.get_run(first.run_id).info.status == "RUNNING"
@@ -133,11 +134,13 @@ def test_an_unknown_run_is_not_resumed(store: Store) -> None:
 
 
 @pytest.mark.process
-def test_a_run_of_a_living_process_is_not_resumed(store: Store) -> None:
+def test_a_run_of_a_living_process_is_not_resumed(store: Store, home: Path) -> None:
     first = tracking.start("run", {}, {})
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         born = psutil.Process(other.pid).create_time()
         first.tags({"cse.pid": str(other.pid), "cse.process_started": f"{born:.2f}"})
+        killed(first)
+        (home / "runs" / first.run_id / "lock").unlink()  # as an earlier version records a run
         with pytest.raises(CseError, match=f"still going on: process {other.pid}"):
             tracking.start("run", {}, {}, run_id=first.run_id)
         other.communicate(b"\n")

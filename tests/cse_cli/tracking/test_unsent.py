@@ -14,8 +14,11 @@ import pytest
 from cse_cli import tracking
 from cse_cli.tracking import mlflow_tracker
 from cse_cli.tracking.mlflow_tracker import MlflowTracker
+from cse_cli.tracking.reader import list_runs
 from cse_cli.tracking.store import Store
 from cse_cli.tracking.unsent import Change, Unsent, sync, waiting
+from registry.errors import TrackingError
+from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tracking.stores import Flaky, points
 
 
@@ -163,6 +166,40 @@ def test_a_store_that_is_still_away_keeps_everything_waiting(home: Path, store: 
     assert unsent.exists()
 
 
+SECRET = "http://me:hunter2@127.0.0.1:9"
+
+
+def test_what_waits_for_a_store_with_a_password_does_not_keep_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unsent = Unsent("a" * 32)
+    unsent.keep(SECRET, Change(tags={"a": "b"}))
+    assert not [file for file in home.rglob("*") if file.is_file() and "hunter2" in file.read_text()]
+    (sent,) = sync()
+    assert "set MLFLOW_TRACKING_URI to that address" in str(sent.refused)
+    asked: list[str] = []
+
+    def opened(uri: str) -> Store:
+        asked.append(uri)
+        raise TrackingError("away")
+
+    monkeypatch.setattr("cse_cli.tracking.unsent.open_store", opened)
+    for address in (SECRET, SECRET.replace("hunter2", "changed")):  # whatever the password is by then
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        (sent,) = sync()
+        assert (asked.pop(), sent.refused) == (address, "away")
+
+
+def test_what_an_older_version_kept_with_its_password_is_still_sent(
+    store: Store, flaky: Flaky, tracker: MlflowTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsent = refused(tracker, flaky, a="1")
+    file = unsent.folder / "changes.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"uri": SECRET}))
+    flaky.down = False
+    assert sync(store) == []
+    (sent,) = sync(Store(SECRET, store.client))
+    assert (sent.refused, unsent.exists()) == (None, False)
+
+
 def test_a_line_torn_by_a_kill_costs_only_itself(store: Store, flaky: Flaky, tracker: MlflowTracker) -> None:
     flaky.down = True
     tracker.metrics({"loss": 1.0}, 1)
@@ -246,3 +283,104 @@ def test_metrics_logged_while_another_process_sends_are_not_lost(
     tracker.finish("FINISHED")
     assert not unsent.exists()
     assert points(store.client, tracker.run_id, "loss") == [(1, 1.0), (2, 2.0)]
+
+
+# --- a store that answers, and refuses --------------------------------------------------------------------------------
+
+
+def test_a_path_longer_than_a_data_set_may_be_called_is_recorded_by_its_end(
+    store: Store, tracker: MlflowTracker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "/".join(["folder"] * 90) + "/dev.tsv"
+    tracker.dataset(name, "d", "evaluation", name)
+    tracker.finish("FINISHED")
+    run = store.client.get_run(tracker.run_id)
+    (data,) = run.inputs.dataset_inputs
+    assert (data.dataset.name, len(data.dataset.name), run.info.status) == (name[-500:], 500, "FINISHED")
+    assert (capsys.readouterr().err, waiting()) == ("", [])
+
+
+def test_one_refused_record_keeps_back_no_other(
+    store: Store, tracker: MlflowTracker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cse_cli.tracking.unsent._LONGEST_DATASET", 1000)
+    tracker.metrics({"loss": 1.0}, 1)
+    tracker.dataset("x" * 501, "d", "evaluation", "x")
+    tracker.dataset("stsb", "d", "test", "stsb")
+    tracker.tags({"key": "value"})
+    tracker.metrics({"loss": 2.0}, 2)
+    tracker.finish("FINISHED")
+    run = store.client.get_run(tracker.run_id)
+    assert (run.info.status, run.data.tags["key"]) == ("FINISHED", "value")
+    assert [one.dataset.name for one in run.inputs.dataset_inputs] == ["stsb"]
+    assert points(store.client, tracker.run_id, "loss") == [(1, 1.0), (2, 2.0)]
+    said = capsys.readouterr().err
+    assert said.count("warning") == said.count("refuses records of run") == 1
+    assert "'name' exceeds the maximum length of 500 characters" in said
+    assert json.loads((waiting()[0].folder / "changes.json").read_text())["change"]["tags"] == {}
+
+    (sent,) = sync()
+    assert (sent.refused, sent.aside, sent.by_store) == (
+        "'name' exceeds the maximum length of 500 characters",
+        None,
+        True,
+    )
+    (sent,) = sync(discard=True)
+    assert sent.aside == Unsent(tracker.run_id).folder.with_name("refused-1")
+    assert "xxxx" in (sent.aside / "changes.json").read_text()
+    assert sync() == []
+
+
+@pytest.mark.parametrize("what", ["run", "experiment", "for good"])
+def test_a_run_deleted_while_it_is_at_work_is_told_once_and_can_be_given_up(
+    what: str, store: Store, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tracker = tracking.start("run", {}, {}, experiment="mini/simcse_en")
+    run = store.client.get_run(tracker.run_id)
+    if what == "experiment":
+        store.client.delete_experiment(run.info.experiment_id)
+    else:
+        store.client.delete_run(tracker.run_id)
+    if what == "for good":
+        store.client._tracking_client.store._hard_delete_run(tracker.run_id)
+    tracker.metrics({"loss": 1.0}, 1)
+    tracker.flush()
+    tracker.text("result.json", "{}")
+    tracker.finish("FINISHED")
+    said = capsys.readouterr().err
+    assert said.count("warning") == said.count("'cse runs sync --discard' gives them up") == 1
+
+    other = tracking.start("other", {}, {})
+    other.finish("FINISHED")
+    assert [one.name for one in list_runs()] == ["other"]
+    code, out, err = cse("runs", "sync", capsys=capsys)
+    assert (code, out) == (4, f"{tracker.run_id[:8]}: the run has been deleted there\n")
+    assert "the tracking store refuses it" in err
+    code, out, err = cse("runs", "sync", "--discard", capsys=capsys)
+    folder = home / "runs" / tracker.run_id
+    assert (code, err) == (0, "")
+    assert (
+        out == f"{tracker.run_id[:8]}: the run has been deleted there; given up, and kept in {folder / 'refused-1'}\n"
+    )
+    assert json.loads((folder / "refused-1" / "changes.json").read_text())["change"]["texts"] == {"result.json": "{}"}
+    assert '"loss": 1.0' in (folder / "metrics.jsonl").read_text()
+    assert cse("runs", "sync", capsys=capsys)[:2] == (0, "nothing is waiting\n")
+
+
+def test_a_deleted_run_that_is_restored_gets_everything(store: Store, tracker: MlflowTracker) -> None:
+    store.client.delete_run(tracker.run_id)
+    tracker.metrics({"loss": 1.0}, 1)
+    tracker.tags({"key": "value"})
+    tracker.finish("FINISHED")
+    store.client.restore_run(tracker.run_id)
+    assert [one.refused for one in sync()] == [None]
+    run = store.client.get_run(tracker.run_id)
+    assert (run.info.status, run.data.tags["key"]) == ("FINISHED", "value")
+    assert points(store.client, tracker.run_id, "loss") == [(1, 1.0)]
+
+
+def test_what_an_absent_store_has_not_taken_is_not_given_up(home: Path) -> None:
+    unsent = Unsent("a" * 32)
+    unsent.keep("http://127.0.0.1:9", Change(tags={"a": "b"}))
+    (sent,) = sync(discard=True)
+    assert (sent.aside, sent.by_store, unsent.exists()) == (None, False, True)

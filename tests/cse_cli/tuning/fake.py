@@ -20,7 +20,7 @@ from cse_cli.training.build import Job
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.driver import Driver
 from cse_cli.tuning.observer import SearchObserver
-from cse_cli.tuning.space import Parameter
+from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.study import load_study, open_study
 
 STEPS = 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -72,6 +73,16 @@ def test_a_search_from_one_word_to_a_confirmed_recipe(file, folder, home, tune):
     assert line[2:4] == ["4/4", f"{search.best.score:.2f}"]
     figures = home / "tuning" / search.study
     assert {path.name for path in figures.glob("*.png")} == {"history.png", "slice.png"}
+
+
+def test_matplotlib_that_cannot_be_imported_fails_no_search(file, home, tune, monkeypatch):
+    monkeypatch.delitem(sys.modules, "cse_cli.tuning.plots", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    code, out, err = tune(file, "--param", "temperature", "--trials", 1)
+    assert code == 0, err
+    assert "plots are missing: ModuleNotFoundError" in " ".join(err.split())
+    assert "figures" not in out
+    assert not list(home.glob("tuning/*/*.png"))
 
 
 @pytest.mark.exhaustive
@@ -144,7 +155,7 @@ def stopping(at):
 
 REFUSED = {
     "no parameter": ((), "no parameter to tune is named"),
-    "misspelt": (("--param", "temprature"), "no 'temprature'. Did you mean 'losses.info_nce.temperature'?"),
+    "misspelt": (("--param", "temprature"), "no 'temprature'. Did you mean 'losses.info_nce.temperature'"),
     "a table": (("--param", "losses.info_nce"), "'losses.info_nce' is a table, not a value"),
     "free text": (("--param", "encoders.online.model"), "needs a range: it takes any text"),
     "an array": (("--param", "freeze"), "encoders.online.freeze is an array"),

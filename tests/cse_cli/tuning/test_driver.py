@@ -10,12 +10,14 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
 from cse_cli.core.run_folder import find
 from cse_cli.runs.driver import sole_driver
 from cse_cli.tuning import driver as drivers
-from cse_cli.tuning import lease, samplers
+from cse_cli.tuning import lease, results, samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.observer import SearchObserver
@@ -24,6 +26,7 @@ from cse_cli.tuning.search import run_search
 from cse_cli.tuning.storage import address, folder
 from cse_cli.tuning.study import budget, load_study, open_study, stored_config
 from registry.errors import CseError, MissingError, RunFailedError, TrackingError
+from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tuning.fake import drive, good, knob, number, plan, trials
 
 
@@ -488,3 +491,28 @@ def test_a_file_of_another_program_is_left_alone(tmp_path):
         database.execute("INSERT INTO alembic_version VALUES ('b7c8d9e0f1a2')")
     with pytest.raises(TrackingError, match="database of its own"):
         open_study(plan(tmp_path, storage=f"sqlite:///{tmp_path}/runs.db"))
+
+
+@pytest.mark.parametrize("asked_for", ["ls", "--best"])
+def test_a_storage_that_goes_away_is_one_message_whatever_it_is_asked(asked_for, tmp_path, monkeypatch, capsys):
+    drive(plan(tmp_path, trials=1, name="away"))
+
+    def refuse(connection, *_):
+        if "tuning" in str(connection.engine.url):
+            raise OperationalError("", {}, OSError("the server closed the connection"))
+
+    read = results.read_trials
+
+    def read_without(*of, **how):
+        event.listen(Engine, "before_cursor_execute", refuse)
+        try:
+            return read(*of, **how)
+        finally:
+            event.remove(Engine, "before_cursor_execute", refuse)
+
+    monkeypatch.setattr(results, "read_trials", read_without)
+    code, out, err = cse("tune", *(["ls"] if asked_for == "ls" else ["--best", "away"]), capsys=capsys)
+    assert (code, out) == (4, "")
+    assert err.startswith("error: --storage: ")
+    assert "does not answer any more: (builtins.OSError) the server closed the connection" in " ".join(err.split())
+    assert "the study is kept there: the same command goes on with it" in err

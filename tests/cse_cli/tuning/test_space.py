@@ -8,10 +8,12 @@ import pytest
 
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import LoadedRecipe, load
+from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.ranges import declarations
 from cse_cli.tuning.samplers import count_points, distributions
-from cse_cli.tuning.space import Parameter, search_space, tunable
+from cse_cli.tuning.space import search_space, tunable
 from registry.errors import CseError
+from tests.chosen import distinct
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def test_a_declared_range_is_widened_to_the_recipes_own_value():
 
 
 def test_choices_come_from_the_type(quickstart):
-    assert one(quickstart, "pooling").choices == ("cls", "mean", "last2", "first_last")
+    assert one(quickstart, "pooling").choices == ("cls", "mean", "last2", "first_last", "mask", "last_mask")
     assert one(quickstart, "head_at_eval").choices == (False, True)
     assert one(quickstart, "schedule").overrides("constant") == ['train.schedule="constant"']
 
@@ -162,7 +164,7 @@ def test_two_parameters_never_set_the_same_path():
 def test_every_range_that_is_declared_holds_in_the_shipped_recipes():
     """The ends of a range beside a parameter are values that a recipe takes, whichever component has it."""
     seen: set[tuple[str, str]] = set()
-    for name in all_recipes():
+    for name in distinct(all_recipes()):
         loaded = load(name)
         known = declarations(loaded.recipe)
         for parameter in tunable(loaded.recipe, known):
