@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean
 
 from cse_cli.analysis.paper_tables import our_row
@@ -48,13 +49,13 @@ class EncoderTable:
         untrained = self._untrained([configuration for configuration, _ in chosen])
         ranked = sorted([*known, *ours], key=self._rank)
         open_recipes = [] if self.members else list(dict.fromkeys(row.recipe for row in ranked if row.recipe))
-        dev = self._dev()
+        dev = self._dev
         return ScoreTable(
             kind="encoder",
             heading=f"{self.encoder} ({self.language}){f' [{self.layout.unit}]' if self.layout.unit else ''}",
             encoder=self.encoder,
             language=self.language,
-            columns=tuple(column.heading for column in self._columns()),
+            columns=tuple(column.heading for column in self._columns),
             rows=(*untrained, *_with_empty(ranked, open_recipes)),
             remarks=(CHOSEN.format(f"{dev.evaluator}.{dev.metric}"),) if dev else (),
             command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
@@ -64,15 +65,17 @@ class EncoderTable:
         score = row.scores.get(self.layout.ranking)
         return score is None, -score.mean if score else 0.0
 
+    @cached_property
     def _columns(self) -> list[LayoutColumn]:
         """Return the score that chose, the papers' columns, and what our runs score besides."""
-        dev = self._dev()
+        dev = self._dev
         elsewhere = {name for layout in layouts(self.language) for name in layout.evaluators}
         known = {*self.layout.evaluators, *elsewhere, dev.evaluator if dev else ""}
         names = dict.fromkeys(name for member in self.members for name in member.results[0].scores)
         others = [LayoutColumn(name, name, None) for name in names if name not in known]
         return [*([dev] if dev else []), *self.layout.columns, *others]
 
+    @cached_property
     def _dev(self) -> LayoutColumn | None:
         """Return the evaluator that chose most of the states, where it is not among the columns."""
         chose = Counter(c.latest.select for c in self.members if c.latest.select and not c.test_selected)
@@ -93,7 +96,7 @@ class EncoderTable:
         return [(one, sum(other.stale == one.stale for other in of_one)) for one, of_one in best]
 
     def _quality(self, configuration: Configuration) -> tuple[bool, bool, float, float]:
-        dev = self._dev()
+        dev = self._dev
         values = self.layout.values(configuration, dev) if dev else []
         mean = fmean(values) if values else float("-inf")
         finished = configuration.latest.finished.timestamp()
@@ -104,7 +107,7 @@ class EncoderTable:
         answered = find_printed_row(paper.key, paper.table, paper.row) if paper else None
         printed = self.layout.printed_scores(answered) if answered else {}
         scores: dict[str, Score] = {}
-        for heading_column in self._columns():
+        for heading_column in self._columns:
             column = self._as_printed(heading_column, answered)
             values = self.layout.values(configuration, column)
             before = self.layout.values(configuration, column, untrained=True)
@@ -125,7 +128,7 @@ class EncoderTable:
         for configuration in chosen:
             if configuration.latest.paper is not None:
                 continue
-            columns = [(c.heading, self.layout.values(configuration, c, untrained=True)) for c in self._columns()]
+            columns = [(c.heading, self.layout.values(configuration, c, untrained=True)) for c in self._columns]
             scores = {heading: score_alone(values) for heading, values in columns if values}
             if scores:
                 key = tuple((heading, f"{score.mean:.2f}") for heading, score in scores.items())

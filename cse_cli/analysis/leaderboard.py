@@ -38,7 +38,7 @@ from cse_cli.analysis.runs import (
 from cse_cli.analysis.runs_here import RunsHere
 from cse_cli.core.results import Result
 from cse_cli.recipe.files import recipe_name
-from cse_cli.tracking.reader import finished_results
+from cse_cli.tracking.reader import finished_runs
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import PaperTables
@@ -88,8 +88,8 @@ class FinishedRuns:
 
 def read_finished_runs() -> FinishedRuns:
     """Return what has run, as the tracking store has it."""
-    results = finished_results()
-    return FinishedRuns(results, study_tags() if results else {})
+    runs = finished_runs()
+    return FinishedRuns([run.result for run in runs if run.result is not None], study_tags(runs))
 
 
 def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable]:

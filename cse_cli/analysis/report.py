@@ -72,11 +72,12 @@ def write_report(argument: str, output: Path | None, beside: str | None, *, forc
     study = find_study(argument)
     if study is not None and beside is not None:
         raise CseError("--beside is for a run: a study stands beside its paper", "`cse compare` compares recipes")
-    results = reader.finished_results()
+    finished = reader.finished_runs()
+    results = [run.result for run in finished if run.result is not None]
     run_id = "" if study is not None else find_reported_run(argument, results)
     path = output or Path(f"report-{run_id[:8] if study is None else study.stem}.html")
     _check_target(path, force=force)
-    page = run_page(run_id, beside, results) if study is None else study_page(argument, results, study_tags())
+    page = run_page(run_id, beside, results) if study is None else study_page(argument, results, study_tags(finished))
     try:
         _write(page, path)
     except OSError as error:

@@ -7,7 +7,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, Literal
@@ -54,7 +54,7 @@ class Configuration:
     results: tuple[Result, ...]
     status: RecipeStatus
 
-    @property
+    @cached_property
     def latest(self) -> Result:
         """The run that finished last."""
         return last_finished(self.results)
@@ -146,9 +146,9 @@ def configurations(results: Iterable[Result], status_of: StatusOf = recipe_statu
     return [Configuration(runs, status_of(last_finished(runs))) for runs in grouped]
 
 
-def study_tags() -> dict[str, str]:
+def study_tags(runs: Iterable[RecordedRun]) -> dict[str, str]:
     """Return run id → the cell of a study that it was made for."""
-    return {run.run_id: run.tags[tags.STUDY] for run in reader.list_names() if tags.STUDY in run.tags}
+    return {run.run_id: run.tags[tags.STUDY] for run in runs if tags.STUDY in run.tags}
 
 
 _PROSE = frozenset({"title", "description", "paper", "tune", "schema"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ RESULT = "result.json"
 SILENCE = timedelta(minutes=30)
 """A run on another machine that has said nothing for so long is taken for dead; one lives beats every minute."""
 _PAGE = 1000
+_UNKNOWN = datetime.fromtimestamp(0, UTC)
 _DOWNLOADS_AT_ONCE = 8
 
 
@@ -48,6 +50,7 @@ class RecordedRun:
     Args:
         status: MLflow's word, or "GONE" for a run that says RUNNING and whose process is gone.
         experiment: Name of the experiment that it is in; empty where only the run was asked for.
+        artifact_uri: Where its artifacts are, as the store says.
         result: Of a finished run, where its `result.json` can be read.
         unreadable: Why it cannot.
     """
@@ -58,6 +61,7 @@ class RecordedRun:
     started: datetime
     ended: datetime | None
     tags: dict[str, str] = field(repr=False)
+    artifact_uri: str = field(default="", repr=False)
     result: Result | None = field(default=None, repr=False)
     unreadable: str | None = None
     experiment: str = ""
@@ -84,20 +88,23 @@ class RunDetails:
     models: list[str]
 
 
-def finished_results() -> list[Result]:
-    """Return the results of all finished runs, newest first; says on stderr which could not be read.
+def finished_runs() -> list[RecordedRun]:
+    """Return all finished runs with their results, newest first; says on stderr which could not be read.
 
     Trials of a search are left out: the best of many is no result until it is run again with fresh seeds.
     """
-    found: list[Result] = []
-    for run in list_runs("attributes.status = 'FINISHED'"):
-        if TUNE in run.tags:
-            continue
+    found: list[RecordedRun] = []
+    for run in list_runs(wanted=lambda run: run.status == "FINISHED" and TUNE not in run.tags):
         if run.result is not None:
-            found.append(run.result)
+            found.append(run)
         else:
             sys.stderr.write(f"warning: run {run.run_id[:8]} ({run.name}) is left out: {run.unreadable}\n")
     return found
+
+
+def finished_results() -> list[Result]:
+    """Return the results of `finished_runs`."""
+    return [run.result for run in finished_runs() if run.result is not None]
 
 
 def list_runs(
@@ -117,12 +124,12 @@ def list_runs(
         demand_not_lost(location.uri())
         return []
     store = open_store()
-    found = list(islice(((run, one) for run, one in _search(store, matching) if wanted(one)), limit))
-    finished = [run for run, one in found if one.status == "FINISHED" and _has_result(run)]
+    found = list(islice(filter(wanted, _search(store, matching)), limit))
+    finished = [run for run in found if run.status == "FINISHED" and not {SUMMARY, PRUNED} & set(run.tags)]
     with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as pool:
         results = zip(finished, pool.map(partial(_result, store.client), finished), strict=True)
-        read = {run.info.run_id: result for run, result in results}
-    return [_with_result(one, read.get(one.run_id)) for _, one in found]
+        read = {run.run_id: result for run, result in results}
+    return [_with_result(run, read.get(run.run_id)) for run in found]
 
 
 def list_names() -> list[RecordedRun]:
@@ -130,15 +137,15 @@ def list_names() -> list[RecordedRun]:
     if not location.exists(location.uri()):
         demand_not_lost(location.uri())
         return []
-    return [one for _, one in _search(open_store(), "")]
+    return list(_search(open_store()))
 
 
 def newest_experiment() -> tuple[str, dict[str, str]] | None:
     """Return the id and the tags of the experiment that the newest run is in; None without a run."""
     store = open_store()
-    for run, _ in _search(store, ""):
-        found = store.client.get_experiment(run.info.experiment_id)
-        return str(found.experiment_id), dict(found.tags)
+    for run in _search(store):
+        found = store.client.get_experiment_by_name(run.experiment)
+        return None if found is None else (str(found.experiment_id), dict(found.tags))
     return None
 
 
@@ -179,14 +186,15 @@ def details(run_id: str) -> RunDetails:
     client = open_store().client
     run = client.get_run(run_id)
     histories = {key: client.get_metric_history(run_id, key) for key in sorted(run.data.metrics)}
-    folder = _artifacts(run)
+    recorded = _recorded(run)
+    folder = _artifacts(recorded)
     return RunDetails(
-        run=_with_result(_recorded(run), _result(client, run)),
+        run=_with_result(recorded, _result(client, recorded)),
         params=dict(sorted(run.data.params.items())),
         metrics=dict(sorted(run.data.metrics.items())),
         curves={key: sorted((m.step, m.value) for m in points) for key, points in histories.items() if len(points) > 1},
-        artifacts=_artifact_names(client, run),
-        artifact_folder=run.info.artifact_uri if folder is None else str(folder),
+        artifacts=_artifact_names(client, recorded),
+        artifact_folder=recorded.artifact_uri if folder is None else str(folder),
         models=[f"models:/{one.model_id}" for one in (run.outputs.model_outputs if run.outputs else [])],
     )
 
@@ -200,7 +208,7 @@ def series_of(run_id: str) -> dict[str, dict[str, Any]]:
     if kept.is_dir():
         return results.read_series(kept)
     client = open_store().client
-    with _local_copy(client, client.get_run(run_id), results.SERIES_FOLDER) as folder:
+    with _local_copy(client, _recorded(client.get_run(run_id)), results.SERIES_FOLDER) as folder:
         return results.read_series(folder)
 
 
@@ -211,7 +219,7 @@ def text_of(run_id: str, name: str) -> str | None:
         if kept.is_file():
             return kept.read_text(encoding="utf-8")
         client = open_store().client
-        return _read_text(client, client.get_run(run_id), name)
+        return _read_text(client, _recorded(client.get_run(run_id)), name)
     except REFUSED:
         return None
 
@@ -266,9 +274,12 @@ def _is_on_this_machine(tags: Mapping[str, str]) -> bool:
     return tags.get(HOST) == socket.gethostname() and PID in tags
 
 
-def _search(store: Store, matching: str) -> Iterator[tuple[Run, RecordedRun]]:
+def _search(store: Store, matching: str = "") -> Iterator[RecordedRun]:
     """Yield our runs in all experiments, newest first."""
     if not (names := store.experiments()):
+        return
+    if not matching and not location.is_remote(store.uri):
+        yield from _rows(store, names)
         return
     order = ["attributes.start_time DESC"]
     for run in every_page(
@@ -276,21 +287,57 @@ def _search(store: Store, matching: str) -> Iterator[tuple[Run, RecordedRun]]:
             list(names), matching, max_results=_PAGE, order_by=order, page_token=token
         )
     ):
-        yield run, _recorded(run, names[str(run.info.experiment_id)])
+        yield _recorded(run, names[str(run.info.experiment_id)])
+
+
+def _rows(store: Store, experiments: Mapping[str, str]) -> Iterator[RecordedRun]:
+    """Yield the runs of a database with their tags, newest first.
+
+    MLflow's search also makes an object of every parameter and metric: 15 s of a processor for 3,000 runs, and not 0.2.
+    """
+    from mlflow.store.tracking.dbmodels.models import SqlRun, SqlTag
+    from sqlalchemy import select
+
+    ours = SqlRun.lifecycle_stage == "active", SqlRun.experiment_id.in_([int(one) for one in experiments])
+    columns = SqlRun.run_uuid, SqlRun.name, SqlRun.status, SqlRun.start_time, SqlRun.end_time, SqlRun.artifact_uri
+    with store.client._tracking_client.store.ManagedSessionMaker(read_only=True) as session:
+        runs = session.execute(
+            select(*columns, SqlRun.experiment_id).where(*ours).order_by(SqlRun.start_time.desc(), SqlRun.run_uuid)
+        ).all()
+        of_tags = select(SqlTag.run_uuid, SqlTag.key, SqlTag.value).join(SqlRun).where(*ours)
+        tags: dict[str, dict[str, str]] = defaultdict(dict)
+        for run_id, key, value in session.execute(of_tags):
+            tags[run_id][key] = value
+    for run_id, name, status, started, ended, artifacts, experiment in runs:
+        about = tags[run_id]
+        yield RecordedRun(
+            run_id=run_id,
+            name=name or "",
+            status=_status(run_id, status, about),
+            started=_time(started) or _UNKNOWN,
+            ended=_time(ended),
+            tags=about,
+            artifact_uri=artifacts,
+            experiment=experiments[str(experiment)],
+        )
 
 
 def _recorded(run: Run, experiment: str = "") -> RecordedRun:
-    tags = dict(run.data.tags)
-    gone = run.info.status == "RUNNING" and is_gone(run.info.run_id, tags)
+    info, tags = run.info, dict(run.data.tags)
     return RecordedRun(
-        run_id=run.info.run_id,
-        name=run.info.run_name or "",
-        status="GONE" if gone else run.info.status,
-        started=_time(run.info.start_time) or datetime.fromtimestamp(0, UTC),
-        ended=_time(run.info.end_time),
+        run_id=info.run_id,
+        name=info.run_name or "",
+        status=_status(info.run_id, info.status, tags),
+        started=_time(info.start_time) or _UNKNOWN,
+        ended=_time(info.end_time),
         tags=tags,
+        artifact_uri=info.artifact_uri,
         experiment=experiment,
     )
+
+
+def _status(run_id: str, status: str, tags: Mapping[str, str]) -> str:
+    return "GONE" if status == "RUNNING" and is_gone(run_id, tags) else status
 
 
 def _with_result(run: RecordedRun, result: Result | str | None) -> RecordedRun:
@@ -302,11 +349,7 @@ def _time(milliseconds: int | None) -> datetime | None:
     return None if not milliseconds else datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def _has_result(run: Run) -> bool:
-    return not {SUMMARY, PRUNED} & set(run.data.tags)
-
-
-def _result(client: MlflowClient, run: Run) -> Result | str:
+def _result(client: MlflowClient, run: RecordedRun) -> Result | str:
     """Return the run's result, or why it cannot be read."""
     try:
         return Result.model_validate_json(_read_text(client, run, RESULT))
@@ -316,27 +359,27 @@ def _result(client: MlflowClient, run: Run) -> Result | str:
         return f"{RESULT} cannot be read ({type(error).__name__})"
 
 
-def _artifacts(run: Run) -> Path | None:
+def _artifacts(run: RecordedRun) -> Path | None:
     """Return the folder on this machine that has a run's artifacts, or None where a server keeps them.
 
     What the database says is no longer true where the state directory has moved and cannot be written, as an archive.
     """
-    folder = local_folder(run.info.artifact_uri)
+    folder = local_folder(run.artifact_uri)
     if folder is None or folder.exists() or location.database(location.uri()) != location.own_database():
         return folder
-    here = location.artifacts() / run.info.run_id / folder.name
+    here = location.artifacts() / run.run_id / folder.name
     return here if here.exists() else folder
 
 
-def _read_text(client: MlflowClient, run: Run, name: str) -> str:
+def _read_text(client: MlflowClient, run: RecordedRun, name: str) -> str:
     if (local := _artifacts(run)) is not None:
         return (local / name).read_text(encoding="utf-8")
     with TemporaryDirectory() as folder:
-        return Path(client.download_artifacts(run.info.run_id, name, folder)).read_text(encoding="utf-8")
+        return Path(client.download_artifacts(run.run_id, name, folder)).read_text(encoding="utf-8")
 
 
 @contextmanager
-def _local_copy(client: MlflowClient, run: Run, name: str) -> Iterator[Path]:
+def _local_copy(client: MlflowClient, run: RecordedRun, name: str) -> Iterator[Path]:
     """Yield where an artifact folder lies on this machine, fetched first where a server keeps it.
 
     There is no such folder where the run has no such artifact.
@@ -345,18 +388,18 @@ def _local_copy(client: MlflowClient, run: Run, name: str) -> Iterator[Path]:
         yield local / name
         return
     with TemporaryDirectory() as folder:
-        if client.list_artifacts(run.info.run_id, name):
-            client.download_artifacts(run.info.run_id, name, folder)
+        if client.list_artifacts(run.run_id, name):
+            client.download_artifacts(run.run_id, name, folder)
         yield Path(folder) / name
 
 
-def _artifact_names(client: MlflowClient, run: Run) -> list[str]:
+def _artifact_names(client: MlflowClient, run: RecordedRun) -> list[str]:
     """Return the path of every artifact file below the run's artifact folder."""
     if (local := _artifacts(run)) is not None:
         return sorted(str(path.relative_to(local)) for path in local.rglob("*") if path.is_file())
     found: list[str] = []
     folders: list[str | None] = [None]
     while folders:
-        for entry in client.list_artifacts(run.info.run_id, folders.pop()):
+        for entry in client.list_artifacts(run.run_id, folders.pop()):
             (folders if entry.is_dir else found).append(entry.path)
     return sorted(found)

@@ -1,7 +1,6 @@
 """`cse leaderboard` from its arguments to what it writes."""
 
 import json
-from functools import partial
 
 import pytest
 import typer
@@ -16,9 +15,9 @@ from tests.cse_cli.analysis.leaderboard_runs import current, mini, result
 @pytest.fixture
 def run(monkeypatch):
     found = []
-    monkeypatch.setattr("cse_cli.analysis.leaderboard.finished_results", lambda: found)
-    monkeypatch.setattr("cse_cli.tracking.reader.list_names", list)
-    monkeypatch.setattr("cse_cli.analysis.leaderboard.FinishedRuns", partial(FinishedRuns, status_of=current))
+    monkeypatch.setattr(
+        "cse_cli.analysis.leaderboard.read_finished_runs", lambda: FinishedRuns(found, status_of=current)
+    )
     app = typer.Typer()
     app.callback()(lambda: None)
     app.command("leaderboard")(command.leaderboard)

@@ -6,20 +6,24 @@ import os
 import socket
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+from sqlalchemy import event
 
 from cse_cli import tracking
 from cse_cli.tracking.listing import summary
 from cse_cli.tracking.reader import (
     SILENCE,
+    _search,
     close_run,
     details,
     find_run,
     finished_results,
     is_gone,
+    list_names,
     list_runs,
 )
 from cse_cli.tracking.store import Store
@@ -39,6 +43,34 @@ def test_where_no_store_is_there_are_no_runs_and_none_is_made(home: Path) -> Non
     assert finished_results() == []
     assert list_runs() == []
     assert not home.exists()
+
+
+def test_all_runs_of_a_database_are_read_as_mlflow_reads_them_and_in_as_few_queries_as_one(store: Store) -> None:
+    def queries() -> list[str]:
+        asked: list[str] = []
+        database = store.client._tracking_client.store.engine
+        listener = partial(_keep, asked)
+        event.listen(database, "before_cursor_execute", listener)
+        list_names()
+        event.remove(database, "before_cursor_execute", listener)
+        return asked
+
+    record("failed", None, "FAILED")
+    of_one = queries()
+    for seed in range(4):
+        record(f"run {seed}", result(seed=seed).model_dump_json())
+    store.client.delete_run(record("deleted", None))
+    alive = tracking.start("alive", {"a": "1"}, {"of": "a person"})
+    assert queries() == of_one
+    assert not any("params" in query or "metrics" in query for query in of_one)
+    assert list_names() == list(_search(store, "attributes.start_time > 0"))
+    assert [run.name for run in list_names()] == ["alive", *(f"run {seed}" for seed in (3, 2, 1, 0)), "failed"]
+    assert list_names()[0].tags["of"] == "a person"
+    alive.finish("FINISHED")
+
+
+def _keep(asked: list[str], _connection: object, _cursor: object, statement: str, *_: object) -> None:
+    asked.append(statement)
 
 
 def test_results_of_finished_runs_are_read_and_damaged_ones_named(
