@@ -183,9 +183,13 @@ def _open_locked(address: str) -> Store:
     file = location.database(address)
     lock = Path(f"{file}.lock") if file is not None else home() / "store.lock"
     make_folder(lock.parent)
-    if file is not None and file.exists() and _is_read_only(lock):
-        return _open(address)  # to be read, as an archive is; what writes is told by the database
-    with FileLock(lock, timeout=_LOCK_SECONDS):
+    try:
+        held = FileLock(lock, timeout=_LOCK_SECONDS).acquire()
+    except OSError as error:
+        if file is not None and file.exists() and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            return _open(address)  # to be read, as an archive is; what writes is told by the database
+        raise
+    with held:
         if file is not None:
             if not location.exists(address):
                 _make(file)
@@ -194,17 +198,6 @@ def _open_locked(address: str) -> Store:
         else:
             within(PREFLIGHT_SECONDS, lambda: _check_server(address))
         return _open(address)
-
-
-def _is_read_only(lock: Path) -> bool:
-    """Tell whether nobody can write here, so that nothing has to be locked."""
-    try:
-        with FileLock(lock, timeout=_LOCK_SECONDS):
-            return False
-    except OSError as error:
-        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise
-        return True
 
 
 def demand_not_lost(address: str) -> None:

@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 
 import pytest
 from sqlalchemy import event
@@ -30,11 +29,8 @@ class NoLock:
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
-    def __enter__(self) -> None:
+    def acquire(self) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
-
-    def __exit__(self, *_: TracebackType | None) -> None:
-        pass
 
 
 def cannot_write(monkeypatch: pytest.MonkeyPatch) -> None:
