@@ -138,14 +138,17 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete for good what was removed, folders without a run, and checkpoints that finished runs have left."""
+    from cse_cli.core.formatting import counted
     from cse_cli.tracking.removal import find_garbage, garbage_size
     from cse_cli.tracking.store import answering
     from cse_cli.tracking.view import print_freed, print_garbage
 
     with answering():
-        found = find_garbage()
+        found, lost = find_garbage()
     size = garbage_size(found)
     print_garbage({one.what: garbage_size([one]) for one in found}, size)
+    if lost:
+        sys.stderr.write(f"folders of {counted(lost, 'run')} that the store has lost stay\n  → `cse doctor --repair`\n")
     if not found or dry_run:
         return
     _ask("delete all of this for good?", yes)
