@@ -18,7 +18,7 @@ from typing import Any
 from registry import hub
 from registry.errors import CseError, MissingError, strangers_files, suggestion
 from registry.paths import expand_user, is_dir, is_file, state_directory
-from registry.repository import Repository
+from registry.repository import Repository, cache_folder
 
 PRETRAINED = Path(__file__).parent / "pretrained"
 """Models shipped with the package."""
@@ -305,6 +305,27 @@ def digest(path: Path) -> str:
         with file.open("rb") as stream:
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()[:16]
+
+
+def weights_sha256(model: str) -> str:
+    """Return the SHA-256 of a model's file of weights; of several, that of their digests, by the names of the files.
+
+    In the hub's cache it is the name of a file's bytes. Others are read, a second a GB, before they are loaded from the
+    same memory of the system's.
+    """
+    path = locate(model)
+    files = [file for file in (*path.glob("*"), *path.glob("*/*")) if file.is_file()]
+    names = needed_files([file.relative_to(path).as_posix() for file in files])
+    digests = [_sha256(path / name) for name in sorted(names) if name.endswith((".safetensors", ".bin"))]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _sha256(file: Path) -> str:
+    blob = file.resolve()
+    if re.fullmatch("[0-9a-f]{64}", blob.name) and blob.is_relative_to(cache_folder().resolve()):
+        return blob.name
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
