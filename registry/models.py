@@ -201,7 +201,7 @@ def complete(folder: Path) -> bool:
     if not any((folder / name).is_file() for name in _MARKS):
         return False
     try:
-        shards = _shards(folder)
+        shards = weight_shards(folder)
     except ValueError:
         return False
     if shards and not any((folder / name).is_file() for name in ("model.safetensors", "pytorch_model.bin")):
@@ -211,7 +211,7 @@ def complete(folder: Path) -> bool:
     return weights and _has_vocabulary(folder)
 
 
-def _shards(folder: Path) -> set[str]:
+def weight_shards(folder: Path) -> set[str]:
     """Return the files that the weights' index names; none where there is no index.
 
     Raises:
@@ -429,7 +429,7 @@ def _load(model: str, settings: Any, random_weights: bool) -> Any:
     with strangers_files(f"the weights of model {model!r} in {path} cannot be loaded", action):
         if random_weights:
             return AutoModel.from_config(settings, trust_remote_code=False, **options).eval()
-        _shards(path)
+        weight_shards(path)
         loaded, report = AutoModel.from_pretrained(
             path, config=settings, output_loading_info=True, trust_remote_code=False, **options
         )
@@ -459,7 +459,7 @@ def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]
     kind = "causal" if causal else "masked"
     action = f"name a {'decoder, such as Llama' if causal else 'BERT, DistilBERT or RoBERTa checkpoint'}"
     with strangers_files(f"model {model!r} in {path} cannot be loaded as a {kind} language model", action, CseError):
-        _shards(path)
+        weight_shards(path)
         loaded, report = (AutoModelForCausalLM if causal else AutoModelForMaskedLM).from_pretrained(
             path, config=settings, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
         )
