@@ -18,7 +18,7 @@ from typing import Any
 from registry import hub
 from registry.errors import CseError, MissingError, strangers_files, suggestion
 from registry.paths import expand_user, is_dir, is_file, state_directory
-from registry.repository import Repository
+from registry.repository import Repository, cache_folder
 
 PRETRAINED = Path(__file__).parent / "pretrained"
 """Models shipped with the package."""
@@ -201,7 +201,7 @@ def complete(folder: Path) -> bool:
     if not any((folder / name).is_file() for name in _MARKS):
         return False
     try:
-        shards = _shards(folder)
+        shards = weight_shards(folder)
     except ValueError:
         return False
     if shards and not any((folder / name).is_file() for name in ("model.safetensors", "pytorch_model.bin")):
@@ -211,7 +211,7 @@ def complete(folder: Path) -> bool:
     return weights and _has_vocabulary(folder)
 
 
-def _shards(folder: Path) -> set[str]:
+def weight_shards(folder: Path) -> set[str]:
     """Return the files that the weights' index names; none where there is no index.
 
     Raises:
@@ -305,6 +305,27 @@ def digest(path: Path) -> str:
         with file.open("rb") as stream:
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()[:16]
+
+
+def weights_sha256(model: str) -> str:
+    """Return the SHA-256 of a model's file of weights; of several, that of their digests, by the names of the files.
+
+    In the hub's cache it is the name of a file's bytes. Others are read, a second a GB, before they are loaded from the
+    same memory of the system's.
+    """
+    path = locate(model)
+    files = [file for file in (*path.glob("*"), *path.glob("*/*")) if file.is_file()]
+    names = needed_files([file.relative_to(path).as_posix() for file in files])
+    digests = [_sha256(path / name) for name in sorted(names) if name.endswith((".safetensors", ".bin"))]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _sha256(file: Path) -> str:
+    blob = file.resolve()
+    if re.fullmatch("[0-9a-f]{64}", blob.name) and blob.is_relative_to(cache_folder().resolve()):
+        return blob.name
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
@@ -408,7 +429,7 @@ def _load(model: str, settings: Any, random_weights: bool) -> Any:
     with strangers_files(f"the weights of model {model!r} in {path} cannot be loaded", action):
         if random_weights:
             return AutoModel.from_config(settings, trust_remote_code=False, **options).eval()
-        _shards(path)
+        weight_shards(path)
         loaded, report = AutoModel.from_pretrained(
             path, config=settings, output_loading_info=True, trust_remote_code=False, **options
         )
@@ -438,7 +459,7 @@ def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]
     kind = "causal" if causal else "masked"
     action = f"name a {'decoder, such as Llama' if causal else 'BERT, DistilBERT or RoBERTa checkpoint'}"
     with strangers_files(f"model {model!r} in {path} cannot be loaded as a {kind} language model", action, CseError):
-        _shards(path)
+        weight_shards(path)
         loaded, report = (AutoModelForCausalLM if causal else AutoModelForMaskedLM).from_pretrained(
             path, config=settings, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
         )

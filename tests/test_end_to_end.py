@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import math
@@ -206,7 +207,11 @@ def test_artifacts_say_what_ran(parts, home, tmp_path):
     assert Path(path).read_text() == (FOLDER / "mini" / "simcse_en.toml").read_text()
     path = store.client.download_artifacts(result.run_id, "environment.json", str(tmp_path))
     assert json.loads(Path(path).read_text())["torch"] == torch.__version__
-    inputs = store.client.get_run(result.run_id).inputs.dataset_inputs
+    recorded = store.client.get_run(result.run_id)
+    weights = parts.models["bert"] / "model.safetensors"
+    assert result.base_sha256 == hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert recorded.data.tags["cse.base_sha256"] == result.base_sha256
+    inputs = recorded.inputs.dataset_inputs
     assert {(one.dataset.name, one.tags[0].value) for one in inputs} == {
         ("text.tsv", "training"), ("graded_pairs/dev", "evaluation"),
     }  # fmt: skip

@@ -302,8 +302,10 @@ def _corrected(
 
 
 def _circumstances(methods: Sequence[Method]) -> list[Change]:
-    """Return what else was not the same: device, precision, versions, the training text behind an equal name."""
+    """Return what else was not the same: device, precision, versions, text and weights behind an equal name."""
     values: dict[str, list[str]] = {}
+    is_known = all(run.base_sha256 for method in methods for run in method.runs.values())
+    of_one_name = is_known and len({run.model for method in methods for run in method.runs.values()}) == 1
     for method in methods:
         runs = method.runs.values()
         of_method = {
@@ -312,6 +314,7 @@ def _circumstances(methods: Sequence[Method]) -> list[Change]:
             "torch": {run.versions.torch for run in runs},
             "transformers": {run.versions.transformers for run in runs},
             "training text": {run.fingerprints.get("training", "none")[:12] for run in runs},
+            "weights at the start": {(run.base_sha256 or "")[:12] for run in runs if of_one_name},
         }
         for name, found in of_method.items():
             values.setdefault(name, []).append(", ".join(sorted(found)))

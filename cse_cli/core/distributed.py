@@ -184,7 +184,7 @@ def _group() -> Any:
 def _portable(error: Exception) -> Exception:
     """Return the exception, or where it cannot be sent to another process one that says the same."""
     try:
-        pickle.loads(pickle.dumps(error))
+        pickle.loads(pickle.dumps(error))  # nosec B301  # of our own making, one line before
     except Exception:
         return RunFailedError(f"{type(error).__name__}: {error}")
     return error

@@ -97,6 +97,7 @@ class Result(BaseModel):
         test_selected: Whether a test split chose the state: such numbers are optimistic.
         fingerprints: "dataset/split" → content digest.
         commits: Repository of the hub, "model owner/name" or "dataset owner/name" → the commit that was used.
+        base_sha256: `weights_sha256` of the model that training started from; None where the run did not note it.
         measures: Measures of the method itself, such as "queue/traceable_distance".
         last_state: Digest of all weights after the last step: equal exactly when every bit is.
         seconds: Wall time of training, evaluation during it included.
@@ -124,6 +125,7 @@ class Result(BaseModel):
     last_state: str | None = None
     fingerprints: dict[str, str] = Field(default_factory=dict)
     commits: dict[str, str] = Field(default_factory=dict)
+    base_sha256: str | None = None
     measures: dict[str, float] = Field(default_factory=dict)
     versions: Versions
     device: str

@@ -48,6 +48,7 @@ class RunFolder:
         resolved: The resolved recipe, the run's own seed in it.
         commits: Repository of the hub → the commit that the run uses, also when it is resumed.
         store: Name of the tracking store that has it (`location.kept`), without a password; empty in older folders.
+        base_sha256: `weights_sha256` of the model that training starts from; empty without one, and in older folders.
     """
 
     run_id: str
@@ -56,6 +57,7 @@ class RunFolder:
     resolved: dict[str, Any]
     commits: dict[str, str] = field(default_factory=dict)
     store: str = ""
+    base_sha256: str = ""
 
     @property
     def seed(self) -> int:
@@ -72,7 +74,7 @@ class RunFolder:
         write_atomically(self.path / "resolved.toml", to_toml(self.resolved))
         document = {
             "schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "source": str(self.source),
-            "commits": self.commits, "store": self.store, "resolved": self.resolved,
+            "commits": self.commits, "store": self.store, "base_sha256": self.base_sha256, "resolved": self.resolved,
         }  # fmt: skip
         write_atomically(self.path / "run.json", json.dumps(document, indent=1))
 
@@ -146,8 +148,8 @@ def find(run: str) -> RunFolder:
 def _read(file: Path) -> RunFolder:
     content = json.loads(file.read_text(encoding="utf-8"))
     commits = content.get("commits", {})  # older folders have none
-    source, store = Path(content["source"]), content.get("store", "")
-    return RunFolder(content["run_id"], content["recipe"], source, content["resolved"], commits, store)
+    source, store, base = Path(content["source"]), content.get("store", ""), content.get("base_sha256", "")
+    return RunFolder(content["run_id"], content["recipe"], source, content["resolved"], commits, store, base)
 
 
 def log_of(run_id: str) -> Path:

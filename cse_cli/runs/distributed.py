@@ -206,7 +206,7 @@ class JobFolder:
 
     def job(self) -> Job:
         """Return what is to be run."""
-        job: Job = pickle.loads((self.path / "job.pickle").read_bytes())
+        job: Job = pickle.loads((self.path / "job.pickle").read_bytes())  # nosec B301  # `of` wrote it, 0700
         return job
 
     @property

@@ -28,6 +28,14 @@ UI_EPILOG = "Examples:  cse ui  ·  cse ui --port 5555 --no-browser"
 HOST = "127.0.0.1"
 FIRST_PORT = 5000
 _PORTS = 100
+_ALLOWED_HOSTS = "127.0.0.1,127.0.0.1:*,localhost,localhost:*"
+"""Host headers that are answered. MLflow's own list has `10.*`, which a stranger's `10.example.org` fits too."""
+_OF_OTHER_SERVERS = (
+    "MLFLOW_TRACKING_URI",  # would make the server a client of itself or of another one
+    "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE",
+    "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS",
+)
+"""Variables that the server of `cse ui` does not get."""
 _STARTUP_SECONDS = 120.0
 _STOP_SECONDS = 10.0
 
@@ -130,14 +138,17 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete for good what was removed, folders without a run, and checkpoints that finished runs have left."""
+    from cse_cli.core.formatting import counted
     from cse_cli.tracking.removal import find_garbage, garbage_size
     from cse_cli.tracking.store import answering
     from cse_cli.tracking.view import print_freed, print_garbage
 
     with answering():
-        found = find_garbage()
+        found, lost = find_garbage()
     size = garbage_size(found)
     print_garbage({one.what: garbage_size([one]) for one in found}, size)
+    if lost:
+        sys.stderr.write(f"folders of {counted(lost, 'run')} that the store has lost stay\n  → `cse doctor --repair`\n")
     if not found or dry_run:
         return
     _ask("delete all of this for good?", yes)
@@ -221,7 +232,7 @@ def ui(
         _open(without_password(address), no_browser)
         return
     sys.stderr.write(f"opening {without_password(address)} (about ten seconds)\n")
-    _serve(free_port(port), no_browser)
+    _serve(port, no_browser)
 
 
 def free_port(wanted: int | None) -> int:
@@ -239,31 +250,38 @@ def free_port(wanted: int | None) -> int:
     raise TrackingError(f"no port from {FIRST_PORT} to {FIRST_PORT + _PORTS - 1} is free", "name one with --port")
 
 
-def _serve(port: int, no_browser: bool) -> None:
-    """Run MLflow's server until Ctrl-C, SIGTERM or its own end."""
+def _serve(wanted: int | None, no_browser: bool) -> None:
+    """Run MLflow's server until Ctrl-C, SIGTERM or its own end.
+
+    It takes seconds to start. Where no port is wanted and another program takes the free one meanwhile, as a second
+    `cse ui` does, it is started again on the next.
+    """
     from cse_cli.tracking.store import open_store
 
-    # The database is created before the server's workers could race for it. MLFLOW_TRACKING_URI would make the server a
-    # client of itself or of another one.
+    # The database is created before the server's workers could race for it.
     store, log = open_store(), home() / "ui.log"
     settings = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in _OF_OTHER_SERVERS},
         "MLFLOW_BACKEND_STORE_URI": store.uri,  # and not as an argument: every user sees those, with the password
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
-    settings.pop("MLFLOW_TRACKING_URI", None)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it in the same way
-    with log.open("wb") as file:
-        process = subprocess.Popen(_server(port), env=settings, stdout=file, stderr=file)
-        try:
-            if _is_up(process, port):
-                _open(f"http://{HOST}:{port}/#/{_page()}", no_browser, "Ctrl-C ends it\n")
-                process.wait()
-        except KeyboardInterrupt:
-            return
-        finally:
-            _stop(process)
+    is_up = False
+    while not is_up:
+        port = free_port(wanted)
+        with log.open("wb") as file:
+            process = subprocess.Popen(_server(port), env=settings, stdout=file, stderr=file)
+            try:
+                if is_up := _is_up(process, port):
+                    _open(f"http://{HOST}:{port}/#/{_page()}", no_browser, "Ctrl-C ends it\n")
+                    process.wait()
+            except KeyboardInterrupt:
+                return
+            finally:
+                _stop(process)
+        if wanted is not None or _is_free(port):
+            break
     raise TrackingError(f"the MLflow server ended, or does not answer: {_last_line(log)}", f"see {log}")
 
 
@@ -281,6 +299,7 @@ def _server(port: int) -> list[str]:
     options = {
         "--default-artifact-root": location.artifacts().as_uri(),
         "--host": HOST,
+        "--allowed-hosts": _ALLOWED_HOSTS,
         "--port": str(port),
         "--workers": "1",
         "--uvicorn-opts": "--log-level warning",

@@ -24,8 +24,9 @@ from cse_cli.tracking import location
 from cse_cli.tracking.files import local_folder, size_freed
 from cse_cli.tracking.logged_model import models_of
 from cse_cli.tracking.reader import RecordedRun, list_names, match_run
+from cse_cli.tracking.repair import lost_runs
 from cse_cli.tracking.signals import defer_signals
-from cse_cli.tracking.store import Store, every_page, open_store
+from cse_cli.tracking.store import Store, demand_not_lost, every_page, open_store
 from cse_cli.tracking.tags import PARENT
 from cse_cli.tracking.unsent import Unsent
 from registry.errors import CseError
@@ -94,15 +95,27 @@ class Garbage:
             self.forget()
 
 
-def find_garbage() -> list[Garbage]:
-    """Return what can be deleted for good: removed runs, folders without a run, checkpoints of finished runs.
+def find_garbage() -> tuple[list[Garbage], int]:
+    """Return what can be deleted for good, and how many runs the store has lost.
 
-    A folder is without a run where this tracking store should have its run and has not: one of another store is kept.
+    The former is removed runs, folders without a run, and checkpoints of finished runs. A folder is without a run where
+    this tracking store should have its run and has not: one of another store is kept, and so is one from which `repair`
+    records the run again.
+
+    Raises:
+        TrackingError: The state directory's database is gone, and folders of runs are there.
     """
-    if not location.exists(location.uri()):
-        return list(_checkpoints())
+    address = location.uri()
+    if not location.exists(address):
+        demand_not_lost(address)
+        return list(_checkpoints()), 0
     store = open_store()
-    return [*_removed_runs(store), *_folders_without_run(store.client), *_checkpoints()]
+    unknown = list(_folders_without_run(store.client))
+    is_own = location.database(address) == location.own_database()
+    lost = {run_id for run_id, _ in lost_runs(store)} if unknown and is_own else set()
+    orphans = [folder for folder in unknown if folder.name not in lost]
+    garbage = (Garbage(f"folder without a run {folder.name[:8]}", (folder,)) for folder in orphans)
+    return [*_removed_runs(store), *garbage, *_checkpoints()], len(unknown) - len(orphans)
 
 
 def garbage_size(found: Iterable[Garbage]) -> int:
@@ -146,7 +159,7 @@ def _outputs(run: Run, known: Sequence[LoggedModel]) -> list[LoggedModel]:
     return [one for one in made if one.model_id not in there]
 
 
-def _folders_without_run(client: MlflowClient) -> Iterator[Garbage]:
+def _folders_without_run(client: MlflowClient) -> Iterator[Path]:
     address = location.uri()
     here = {without_password(address), without_password(location.kept(address))}
     for folder in sorted(path for path in runs().glob("*") if path.is_dir()):
@@ -157,7 +170,7 @@ def _folders_without_run(client: MlflowClient) -> Iterator[Garbage]:
         except MlflowException as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
-            yield Garbage(f"folder without a run {folder.name[:8]}", (folder,))
+            yield folder
 
 
 def _belongs(folder: Path, names: Container[str]) -> bool:

@@ -8,6 +8,8 @@ RECIPE: Final = "cse.recipe"
 RECIPE_HASH: Final = "cse.recipe_hash"
 SEED: Final = "cse.seed"
 STUDY: Final = "cse.study"
+BASE: Final = "cse.base_sha256"
+"""Digest of the weights that training starts from."""
 SET: Final = "cse.set"
 """What differs from the recipe's file as it stood, `key=value` or `no key`, joined by "; "; neither seed nor prose."""
 

@@ -35,6 +35,7 @@ from cse_cli.training.trainer import Trainer
 from registry import ENCODERS, hub
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
+from registry.models import weights_sha256
 from registry.types import Evaluator
 
 AVERAGE = "eval/avg"
@@ -117,7 +118,7 @@ def execute(job: Job, observer: Observer) -> Result:
         )  # fmt: skip
 
         def record() -> Result:
-            result = make_result(prepared, trainer, scores, tracker.run_id)
+            result = make_result(prepared, trainer, scores, folder)
             record_outcome(tracker, prepared, result, folder.path, log)
             return result
 
@@ -129,6 +130,7 @@ def execute(job: Job, observer: Observer) -> Result:
 
 def _open_run(job: Job) -> tuple[tracking.Tracker, RunFolder]:
     """Return the tracker of a new run, or of the one that is resumed, and its folder."""
+    base = "" if job.resume is not None else run_on_rank0(lambda: _base_sha256(job.loaded.recipe))
 
     def start() -> tracking.Tracker:
         if rank() > 0:
@@ -146,7 +148,7 @@ def _open_run(job: Job) -> tuple[tracking.Tracker, RunFolder]:
         return tracker, job.resume
     source, resolved = job.loaded.path.absolute(), job.loaded.recipe.resolved()
     store = without_password(location.kept(location.uri()))
-    return tracker, RunFolder(tracker.run_id, job.loaded.name, source, resolved, hub.used(), store)
+    return tracker, RunFolder(tracker.run_id, job.loaded.name, source, resolved, hub.used(), store, base)
 
 
 def _trainer(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observer: Observer) -> Trainer | None:
@@ -271,6 +273,8 @@ def record_inputs(tracker: tracking.Tracker, prepared: Prepared, folder: RunFold
         tracker.dataset(Path(source).name, prepared.text.fingerprint, "training", source)
     for name, digest in _fingerprints(prepared.experiment).items():
         tracker.dataset(name, digest, "evaluation", name)
+    if folder.base_sha256:
+        tracker.tags({tags.BASE: folder.base_sha256})
     folder.create()  # after its inputs are recorded: what can be resumed has them
 
 
@@ -330,7 +334,7 @@ def final_metrics(result: Result, evaluators: Mapping[str, Evaluator]) -> dict[s
     return {**known, **scores}
 
 
-def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run_id: str) -> Result:
+def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, folder: RunFolder) -> Result:
     """Return all a leaderboard needs of a finished run."""
     recipe = prepared.job.loaded.recipe
     now = environment(prepared.job.loaded.path)
@@ -358,6 +362,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run
         last_state=trainer.last_state if trainer else None,
         fingerprints=fingerprints,
         commits=hub.used(),
+        base_sha256=folder.base_sha256 or None,
         measures=trainer.measures if trainer else {},
         versions=Versions(
             cse=now["cse"], python=now["python"], torch=now["torch"], transformers=now["transformers"], git=now["git"]
@@ -367,7 +372,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, run
         seconds=trainer.progress.seconds if trainer else 0.0,
         sentences_per_second=rate,
         speed=trainer.stepper.watch.speed() if trainer else None,
-        run_id=run_id,
+        run_id=folder.run_id,
         finished=datetime.now(UTC),
     )
 
@@ -379,11 +384,20 @@ def _fingerprints(experiment: Experiment) -> dict[str, str]:
 
 def _model(recipe: Recipe, encoder: str) -> str:
     """Return the model that an encoder starts from, through the encoders it is made of."""
+    return str(_with_model(recipe, encoder).get("model", ""))
+
+
+def _with_model(recipe: Recipe, encoder: str) -> Mapping[str, Any]:
+    """Return the parameters of the encoder that names the model."""
     part = recipe.encoders[encoder]
-    if "model" in part.params:
-        return str(part.params["model"])
     inner = [str(part.params[r.parameter]) for r in ENCODERS[part.name].references if r.kind == "encoder"]
-    return _model(recipe, inner[0]) if inner else ""
+    return part.params if "model" in part.params or not inner else _with_model(recipe, inner[0])
+
+
+def _base_sha256(recipe: Recipe) -> str:
+    """Return the digest of the weights that training starts from; empty where they are random or no model's."""
+    of = _with_model(recipe, recipe.evaluate.encoder)
+    return "" if "model" not in of or of.get("random_weights") else weights_sha256(str(of["model"]))
 
 
 def _test_selected(recipe: Recipe) -> bool:

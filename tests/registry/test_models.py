@@ -3,6 +3,7 @@ import re
 import shutil
 import sys
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from registry.models import (
     locate,
     model_state,
     needed_files,
+    weights_sha256,
 )
 from tests.tiny import tiny_bert
 
@@ -95,6 +97,29 @@ def test_digest_sees_weights_configuration_and_vocabulary(tmp_path):
     assert digest(folder) == before
     (folder / "vocab.txt").write_text("a\n")
     assert digest(folder) != before
+
+
+def test_the_weights_of_a_folder_are_read_and_several_files_are_one_digest(tmp_path):
+    folder = tiny_bert(tmp_path)
+    whole = (folder / "model.safetensors").read_bytes()
+    assert weights_sha256(str(folder)) == sha256(whole).hexdigest()
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text("{}")
+    for number in (2, 1):
+        (folder / f"model-0000{number}-of-00002.safetensors").write_bytes(bytes(number))
+    each = [sha256(bytes(number)).hexdigest() for number in (1, 2)]
+    assert weights_sha256(str(folder)) == sha256("".join(each).encode()).hexdigest()
+
+
+def test_weights_in_the_cache_of_the_hub_are_not_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    repository, commit = tmp_path / "hub" / "models--someone--bert", "3" * 40
+    shutil.copytree(tiny_bert(tmp_path), repository / "snapshots" / commit)
+    weights, blob = repository / "snapshots" / commit / "model.safetensors", repository / "blobs" / ("ab" * 32)
+    blob.parent.mkdir()
+    weights.rename(blob)
+    weights.symlink_to(blob)
+    assert weights_sha256(f"someone/bert@{commit}") == "ab" * 32
 
 
 def test_half_precision_checkpoints_load_as_float32_without_pooler():

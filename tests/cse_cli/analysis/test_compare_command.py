@@ -120,6 +120,22 @@ def test_another_device_is_told(capsys):
     assert document(capsys, A, B)["circumstances"] == [{"key": "device", "values": ["cpu", "cuda"]}]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ({"base_sha256": "ab" * 32}, {"base_sha256": "cd" * 32}, [("abababababab", "cdcdcdcdcdcd")]),
+        ({"base_sha256": "ab" * 32}, {"base_sha256": "ab" * 32}, []),
+        ({"base_sha256": "ab" * 32}, {}, []),  # an earlier version did not note it
+        ({"base_sha256": "ab" * 32}, {"base_sha256": "cd" * 32, "model": "another"}, []),
+    ],
+)
+def test_other_weights_behind_one_name_are_told(capsys, first, second, told):
+    record(A, 0, **first)
+    record(B, 0, **second)
+    found = document(capsys, A, B)["circumstances"]
+    assert found == [{"key": "weights at the start", "values": list(values)} for values in told]
+
+
 def test_unpaired_seeds_are_named_and_left_out(capsys):
     two((0, 1))
     record(A, 7)

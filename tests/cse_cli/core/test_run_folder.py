@@ -15,7 +15,7 @@ RESOLVED = load("ifcl_en").recipe.resolved()
 
 
 def folder(run_id: str = "abc123") -> RunFolder:
-    made = RunFolder(run_id, "ifcl_en", Path("/there/ifcl_en.toml"), RESOLVED)
+    made = RunFolder(run_id, "ifcl_en", Path("/there/ifcl_en.toml"), RESOLVED, base_sha256="ab" * 32)
     made.create()
     return made
 

@@ -1,4 +1,5 @@
 import importlib.util
+import json
 import multiprocessing
 import os
 import signal
@@ -123,6 +124,15 @@ def test_a_marian_model_without_normalised_punctuation_is_warned_of(tmp_path, mo
         identities.append(made.identity)
     assert identities[0] != identities[1]
     assert not [warning for warning in recwarn if "sacremoses" in str(warning.message)]
+
+
+def test_weights_outside_the_folder_are_refused(tmp_path):
+    model = tiny_t5(tmp_path)
+    (model / "model.safetensors").rename(tmp_path / "outside.safetensors")
+    index = {"metadata": {}, "weight_map": {"shared.weight": "../outside.safetensors"}}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(CseError, match=r"names '\.\./outside\.safetensors', which is no file of this folder"):
+        translated(Translator(settings(model, prefix=""), "cpu"), SENTENCES)
 
 
 def test_a_missing_target_is_told_before_the_model_is_loaded(tmp_path):

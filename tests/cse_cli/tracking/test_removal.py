@@ -16,6 +16,7 @@ from cse_cli.tracking import location
 from cse_cli.tracking.files import link_folder, size_freed
 from cse_cli.tracking.reader import list_names
 from cse_cli.tracking.removal import find_garbage
+from cse_cli.tracking.repair import repair
 from cse_cli.tracking.store import Store
 from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tracking.stores import killed
@@ -101,20 +102,36 @@ def test_nothing_is_removed_where_nobody_can_be_asked(store: Store, home: Path, 
 
 
 def test_only_folders_that_this_store_should_know_are_orphans(store: Store, home: Path) -> None:
-    def folder(run_id: str, of: str) -> Path:
+    def folder(run_id: str, of: str) -> None:
         made = RunFolder(run_id, "r", Path("x.toml"), {"train": {"seed": 1}}, {}, of)
         made.create()
-        return made.path
+        (made.path / "finished").touch()  # without a result: `cse doctor --repair` has nothing to record
 
     folder("a" * 32, location.uri())
     folder("b" * 32, "http://another:5000")
     folder("c" * 32, "")  # an older version did not say
     beginning = home / "runs" / ("d" * 32)
     beginning.mkdir()
-    assert [one.what for one in find_garbage()] == ["folder without a run aaaaaaaa"]
+    assert [one.what for one in find_garbage()[0]] == ["folder without a run aaaaaaaa"]
     old = time.time() - 7200
     os.utime(beginning, (old, old))
-    assert [one.paths[0].name[0] for one in find_garbage()] == ["a", "d"]
+    assert [one.paths[0].name[0] for one in find_garbage()[0]] == ["a", "d"]
+
+
+def test_folders_of_lost_runs_stay_for_the_repair(store: Store, home: Path, runs: Runs) -> None:
+    lost = record(home)
+    store.client._tracking_client.store.engine.dispose()  # as in the new process of a command
+    (home / "mlflow.db").unlink()
+    code, out, err = runs("gc", "--yes")
+    assert (code, out) == (4, "")
+    assert "mlflow.db is gone; the folders of 1 run are there\n  → `cse doctor --repair`" in err
+
+    record(home, "of the new database")
+    code, out, err = runs("gc", "--yes")
+    assert (code, "without a run" in out) == (0, False)
+    assert "folders of 1 run that the store has lost stay\n  → `cse doctor --repair`" in err
+    list(repair())
+    assert lost in [run.run_id for run in list_names()]
 
 
 def test_a_run_that_is_gone_can_be_removed(store: Store, home: Path, runs: Runs) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import signal
 import socket
@@ -102,23 +103,42 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
     assert (shown.err.count("does not answer"), shown.err.count("answers again")) == (1, 1)
 
 
+def status(address: str, host: str) -> int:
+    """Return what a server answers to a browser that knows it by the name `host`."""
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=10)) as connection:
+        connection.request("GET", "/ajax-api/2.0/mlflow/experiments/search?max_results=1", headers={"Host": host})
+        return connection.getresponse().status
+
+
 @pytest.mark.process
-def test_the_pages_come_up_on_the_loopback_and_go_with_ctrl_c(store: Store) -> None:
+def test_two_at_once_come_up_on_the_loopback_for_its_own_names_and_go_with_ctrl_c(store: Store) -> None:
     tracker = tracking.start("run", {}, {}, experiment="mini/simcse_en")
     tracker.finish("FINISHED")
     place = store.client.get_run(tracker.run_id).info.experiment_id
-    command = [sys.executable, "-m", "cse_cli", "ui", "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        url, _, page = process.stdout.readline().strip().partition("/#/")
-        assert page == f"experiments/{place}/runs?workflowType=machine_learning&viewStateShareKey=cse"
-        assert url.startswith("http://127.0.0.1:")
-        with DIRECT.open(f"{url}/", timeout=10) as answer:
-            assert b"<html" in answer.read()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
-        assert "Traceback" not in (process.stderr.read() if process.stderr else "")
-    assert not answers(int(url.rpartition(":")[2]))
+
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "cse_cli", "ui", "--no-browser"]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    with start() as first, start() as second:
+        addresses = []
+        for process in (first, second):
+            assert process.stdout is not None
+            url, _, page = process.stdout.readline().strip().partition("/#/")
+            assert page == f"experiments/{place}/runs?workflowType=machine_learning&viewStateShareKey=cse"
+            assert url.startswith("http://127.0.0.1:")
+            addresses.append(url.removeprefix("http://"))
+        assert len(set(addresses)) == 2
+        for address, process in zip(addresses, (first, second), strict=True):
+            with DIRECT.open(f"http://{address}/", timeout=10) as answer:
+                assert b"<html" in answer.read()
+            assert [status(address, host) for host in (address, "localhost:8000", "localhost")] == [200] * 3
+            assert [status(address, host) for host in ("example.org", "10.example.org", "10.0.0.1:80")] == [403] * 3
+            process.send_signal(signal.SIGINT)
+        for process in (first, second):
+            assert process.wait(timeout=30) == 0
+            assert "Traceback" not in (process.stderr.read() if process.stderr else "")
+    assert not any(answers(int(address.rpartition(":")[2])) for address in addresses)
 
 
 @pytest.mark.process
@@ -152,10 +172,12 @@ def test_the_server_is_this_machines_alone_and_hides_its_database(home: Path, mo
         assert "hunter2" not in str(arguments)
         assert arguments[1] == "-P"
         assert arguments[arguments.index("--host") + 1] == "127.0.0.1"
+        assert not {"MLFLOW_TRACKING_URI", "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE"} & env.keys()
         assert env["MLFLOW_BACKEND_STORE_URI"] == address
         raise KeyError("started")
 
     home.mkdir(exist_ok=True)
+    monkeypatch.setenv("MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE", "true")
     monkeypatch.setattr("cse_cli.tracking.store.open_store", lambda: Store(address, None))
     monkeypatch.setattr(subprocess, "Popen", started)
     before = signal.getsignal(signal.SIGTERM)
@@ -176,20 +198,51 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Healthy).serve_forever()
 """
 
 
+@pytest.fixture
+def others(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Ports that another program takes between our look at them and our server's start: the first one."""
+    taken: list[int] = []
+
+    def listening(port: int) -> list[str]:
+        return [sys.executable, "-c", SERVER, str(port)]
+
+    before = signal.getsignal(signal.SIGTERM)
+    with contextlib.ExitStack() as stack:
+
+        def server(port: int) -> list[str]:
+            if not taken:
+                other = stack.enter_context(subprocess.Popen(listening(port), stderr=subprocess.DEVNULL))
+                stack.callback(other.kill)
+                while not answers(port):
+                    assert other.poll() is None
+                taken.append(port)
+            return listening(port)
+
+        monkeypatch.setattr(command, "_server", server)
+        yield taken
+    signal.signal(signal.SIGTERM, before)
+
+
 @pytest.mark.process
 def test_a_port_that_another_was_faster_to_take_is_not_shown_as_ours(
-    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: Store, others: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    port = unused_port()
-    monkeypatch.setattr(command, "_server", lambda port: [sys.executable, "-c", SERVER, str(port)])
-    before = signal.getsignal(signal.SIGTERM)
-    with subprocess.Popen([sys.executable, "-c", SERVER, str(port)], stderr=subprocess.DEVNULL) as other:
-        try:
-            while not answers(port):
-                assert other.poll() is None
-            with pytest.raises(TrackingError, match="Address already in use"):
-                command._serve(port, no_browser=True)
-        finally:
-            signal.signal(signal.SIGTERM, before)
-            other.kill()
+    with pytest.raises(TrackingError, match="Address already in use"):
+        command._serve(unused_port(), no_browser=True)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.process
+def test_where_another_was_faster_to_take_a_port_that_nobody_asked_for_the_next_one_is_taken(
+    store: Store, others: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    def leave(url: str, *_: object) -> None:
+        shown.append(url)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "_open", leave)
+    command._serve(None, no_browser=True)
+    assert len(shown) == 1
+    assert not shown[0].startswith(f"http://127.0.0.1:{others[0]}/")

@@ -1,0 +1,86 @@
+"""Whether a long run grows, and what a run leaves on the disk: `python -m benchmarks.long_run`.
+
+Watches `cse run` from outside, four times a second: memory of its own (what is not shared with other processes nor
+mapped from files), open files and threads. Prints the medians of each tenth of its steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+TENTHS = 10
+SECONDS = 0.25
+Sample = tuple[int, float, int, int]
+"""Step, MB of memory of its own, open files, threads."""
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Run each recipe, print tables; return 0, or the exit code of a run that failed."""
+    parser = argparse.ArgumentParser(description="Whether a long run grows, and what it leaves on the disk.")
+    parser.add_argument("recipes", nargs="*", default=["open/simcse_en", "open/ifcl_en"])
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--evaluate-every", type=int, default=100)
+    parser.add_argument("--set", action="append", default=[], help="as of `cse run`")
+    asked = parser.parse_args(given)
+    settings = [f"train.steps={asked.steps}", f"train.evaluate_every={asked.evaluate_every}", *asked.set]
+    for recipe in asked.recipes:
+        with tempfile.TemporaryDirectory(prefix="benchmark-") as home:
+            os.environ["CSE_HOME"] = home
+            command = [sys.executable, "-P", "-m", "cse_cli", "run", recipe]
+            with subprocess.Popen([*command, *(word for one in settings for word in ("--set", one))]) as run:
+                samples = list(_watch(run))
+            if run.returncode:
+                return run.returncode
+            print(f"\n{recipe} {' '.join(settings)}\n\n{_table(samples, asked.steps)}\n")
+            print(f"{_disk(Path(home))}\n", flush=True)
+    return 0
+
+
+def _watch(run: subprocess.Popen[bytes]) -> Iterator[Sample]:
+    """Yield what a process holds from the first step of its run on."""
+    import psutil
+
+    from cse_cli.core.run_status import all_statuses
+
+    process = psutil.Process(run.pid)
+    with contextlib.suppress(psutil.Error):  # it has just ended
+        while run.poll() is None:
+            memory, files, threads = process.memory_full_info().uss, process.num_fds(), process.num_threads()
+            if (found := all_statuses()) and found[0].step:
+                yield found[0].step, memory / 2**20, files, threads
+            time.sleep(SECONDS)
+
+
+def _table(samples: Sequence[Sample], steps: int) -> str:
+    lines = ["| steps to | MB | open files | threads |", "| ---: | ---: | ---: | ---: |"]
+    for tenth in range(TENTHS):
+        low, high = steps * tenth // TENTHS, steps * (tenth + 1) // TENTHS
+        if of_tenth := [sample for sample in samples if low < sample[0] <= high]:
+            _, memory, files, threads = (median(values) for values in zip(*of_tenth, strict=True))
+            lines.append(f"| {high:,} | {memory:,.0f} | {files:.0f} | {threads:.0f} |")
+    return "\n".join(lines)
+
+
+def _disk(home: Path) -> str:
+    """Return what lies in each folder, a file that has several names counted under the first: the run's own."""
+    seen: set[int] = set()
+    lines = []
+    for name in ("runs", "artifacts", "mlflow.db", "cache"):
+        files = [file for file in (home / name, *home.glob(f"{name}/**/*")) if file.is_file()]
+        own = {about.st_ino: about.st_blocks * 512 for file in files if (about := file.lstat()).st_ino not in seen}
+        seen |= own.keys()
+        lines.append(f"{sum(own.values()) / 2**20:8.2f} MB {name}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
