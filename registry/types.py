@@ -262,6 +262,8 @@ class Encoder(Component, nn.Module):
     """Steps its weights look back on average: 1/(1 − decay) for a momentum encoder."""
     fits: Literal["never", "once", "each"] = "never"
     """When evaluation calls `fit`: for each state scored, or for each evaluator with that one's own sentences."""
+    continuous: bool = True
+    """Whether vectors change as little as what they are made of: ranks do not, which jump where two change places."""
     vocabulary: Vocabulary
 
     def attach(self, heads: Mapping[str, Head]) -> None:

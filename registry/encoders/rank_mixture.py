@@ -32,6 +32,7 @@ class RankMixture(Adjusted):
     """
 
     method: ClassVar[str] = "rank_mixture"
+    continuous = False  # rounding lets two sentences that are about as near change places
 
     def __init__(self, share: Annotated[float, Field(ge=0, le=1), Tune(0.5, 1.0)] = 0.9, **fitted_to: Any) -> None:
         super().__init__(**fitted_to)

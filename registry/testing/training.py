@@ -121,11 +121,10 @@ def _check_rows(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None
         plain = of(tokens)
         # A fitted encoder stretches narrow directions: differences are relative to its largest number.
         largest = 1.0 if encoder.fits == "never" else max(1.0, float(plain.detach().abs().max()))
-        near = 1e-5 * largest
-        require(entry, torch.allclose(plain, of(longer), atol=near), f"gives the same `{name}` however much is padded")
-        require(
-            entry, torch.allclose(plain, of(turned).flip(0), atol=near), f"gives the same `{name}` in any row order"
-        )
+        near = 1e-5 * largest if encoder.continuous else 0.02  # of length 1: some pairs of fifty ranks have changed
+        padded, reversed_ = of(longer), of(turned).flip(0)
+        require(entry, torch.allclose(plain, padded, atol=near), f"gives the same `{name}` however much is padded")
+        require(entry, torch.allclose(plain, reversed_, atol=near), f"gives the same `{name}` in any row order")
 
 
 def _check_fit(entry: Entry[Encoder], encoder: Encoder) -> None:
