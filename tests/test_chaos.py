@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ LOG = logging.getLogger("chaos")
 pytestmark = [pytest.mark.process, pytest.mark.timeout(SECONDS + 900)]
 
 
+@dataclass
 class World:
     """One state directory with everything that is asked for in it.
 
@@ -52,51 +54,56 @@ class World:
         chance: Draws what happens, and when.
         counts: Of what has happened, in all worlds.
         port: Of the tracking server; None for a database in the state directory.
+        seconds: That a run takes; afterwards, that the first one took here.
     """
 
-    def __init__(
-        self, asked: Sequence[Question], disk: Disk, chance: random.Random, counts: Counter[str], port: int | None
-    ) -> None:
-        self.faults: list[str] = []
-        self._asked, self._disk, self._chance, self._counts, self._port = asked, disk, chance, counts, port
-        self._server = ExitStack()
-        self._is_up = False
+    asked: Sequence[Question]
+    disk: Disk
+    chance: random.Random
+    counts: Counter[str]
+    port: int | None = None
+    seconds: float = 0.0
+    faults: list[str] = field(default_factory=list)
+    _server: ExitStack = field(default_factory=ExitStack)
+    _is_up: bool = False
 
     @property
     def open(self) -> list[Question]:
         """What has not come to its end."""
-        return [question for question in self._asked if not question.is_done]
+        return [question for question in self.asked if not question.is_done]
 
     def disturb(self) -> None:
         """Start one of each kind, end each at a random moment, and damage a file when all have ended."""
-        several = self._chance.random() < 0.1
+        several = self.chance.random() < 0.05
         more = ("--workers", "2") if several else ()
         first = {question.kind: question for question in reversed(self.open)}
         at_work = [(one, self._start(one, *(() if kind == "run" else more))) for kind, one in first.items()]
         acts = [*(self._end(process, one.kind) for one, process in at_work), *self._accidents(at_work)]
-        began, longest = time.monotonic(), 25.0 if several else 6.0  # workers import for ten seconds
-        moments = sorted(self._chance.uniform(0.2, longest) for _ in acts)
-        for moment, act in zip(moments, self._chance.sample(acts, len(acts)), strict=True):
+        began, longest = time.monotonic(), self.seconds * (4 if several else 1)  # workers import for ten seconds
+        moments = sorted(self.chance.uniform(0.0, longest) for _ in acts)
+        for moment, act in zip(moments, self.chance.sample(acts, len(acts)), strict=True):
             time.sleep(max(0.0, began + moment - time.monotonic()))
             act()
         for question, process in at_work:
             self._hear(question, process, DISTURBED)
-        self._disk.empty()
+        self.disk.empty()
         self.start_server()
-        if self._chance.random() < 0.5 and (file := flip_a_bit(self._chance, self._disk.folder)) is not None:
+        if self.chance.random() < 0.5 and (file := flip_a_bit(self.chance, self.disk.folder)) is not None:
             self._note("damaged caches" if "cache" in file.parts else "damaged checkpoints")
 
     def finish(self) -> None:
         """Let everything come to its end."""
+        began = time.monotonic()
         while self.open and len(self.faults) < 9:
             for question, process in [(question, self._start(question)) for question in self.open]:
                 self._hear(question, process, {0})
-        code, _, said = ended(Forked(["cse_cli", "runs", "sync"], self._disk.folder))
+                self.seconds = self.seconds or time.monotonic() - began
+        code, _, said = ended(Forked(["cse_cli", "runs", "sync"], self.disk.folder))
         if code or waiting():
             self.faults.append(f"cse runs sync ended with {code}, {len(waiting())} runs wait:\n{said}")
 
     def _note(self, what: str) -> None:
-        self._counts[what] += 1
+        self.counts[what] += 1
         LOG.info(what)
 
     def _start(self, question: Question, *more: str) -> Forked:
@@ -112,12 +119,12 @@ class World:
             self.faults.append(f"{question.kind} ended with {code}:\n{said}")
 
     def _end(self, process: Forked, kind: str) -> Callable[[], None]:
-        number, children_too = self._chance.choice(SIGNALS), self._chance.random() < 0.5
+        number, children_too = self.chance.choice(SIGNALS), self.chance.random() < 0.5
 
         def end() -> None:
             children = below(process) if children_too else []
             if children:
-                with_mercy(self._chance.choice(children).kill)
+                with_mercy(self.chance.choice(children).kill)
                 self._note("SIGKILL of a worker")
             if process.poll() is None:
                 process.send_signal(number)
@@ -126,19 +133,19 @@ class World:
         return end
 
     def _accidents(self, at_work: Sequence[tuple[Question, Forked]]) -> Iterator[Callable[[], None]]:
-        if self._chance.random() < 0.25:
+        if self.chance.random() < 0.25:
             yield lambda: self._fill([process.pid for _, process in at_work if process.poll() is None])
-        if self._port is not None and self._chance.random() < 0.3:
+        if self.port is not None and self.chance.random() < 0.3:
             yield from (self._stop_server, self.start_server)
 
     def _fill(self, processes: list[int]) -> None:
-        self._disk.fill(self._chance, processes)
+        self.disk.fill(self.chance, processes)
         self._note("full disks")
 
     def start_server(self) -> None:
         """Start the tracking server, where there is to be one and it is away."""
-        if self._port is not None and not self._is_up:
-            self._server.enter_context(server(self._disk.folder.parent, self._port))
+        if self.port is not None and not self._is_up:
+            self._server.enter_context(server(self.disk.folder.parent, self.port))
             self._is_up = True
 
     def _stop_server(self) -> None:
@@ -162,7 +169,7 @@ def compared(here: Mapping[Any, list[Any]], expected: Mapping[Any, list[Any]]) -
 
 
 def test_nothing_is_lost_double_or_wrong(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, 
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     caplog.set_level(logging.INFO, LOG.name)
@@ -172,7 +179,7 @@ def test_nothing_is_lost_double_or_wrong(
     asked = questions(tmp_path)
     fresh_store(home)
     empty = (home / "mlflow.db").read_bytes()
-    whole = World(asked(), Disk(home, is_mounted=False), chance, Counter(), None)
+    whole = World(asked(), Disk(home, is_mounted=False), chance, Counter())
     whole.finish()
     expected = found()
     assert (whole.faults, len(expected)) == ([], 15), whole.faults
@@ -192,7 +199,7 @@ def test_nothing_is_lost_double_or_wrong(
             else:
                 monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
                 (folder / "server.db").write_bytes(empty)
-            world = World(asked(), disk, chance, counts, port)
+            world = World(asked(), disk, chance, counts, port, whole.seconds)
             try:
                 world.start_server()
                 while world.open and time.monotonic() < until:
