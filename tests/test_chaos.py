@@ -54,7 +54,7 @@ class World:
         chance: Draws what happens, and when.
         counts: Of what has happened, in all worlds.
         port: Of the tracking server; None for a database in the state directory.
-        seconds: That a run takes; afterwards, that the first one took here.
+        seconds: That a run takes, among the others; measured by `finish` where it is not given.
     """
 
     asked: Sequence[Question]
@@ -64,6 +64,7 @@ class World:
     port: int | None = None
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
+    _started: list[Forked] = field(default_factory=list)
     _server: ExitStack = field(default_factory=ExitStack)
     _is_up: bool = False
 
@@ -79,7 +80,7 @@ class World:
         first = {question.kind: question for question in reversed(self.open)}
         at_work = [(one, self._start(one, *(() if kind == "run" else more))) for kind, one in first.items()]
         acts = [*(self._end(process, one.kind) for one, process in at_work), *self._accidents(at_work)]
-        began, longest = time.monotonic(), self.seconds * (4 if several else 1)  # workers import for ten seconds
+        began, longest = time.monotonic(), self.seconds * (3 if several else 0.6)  # workers import for ten seconds
         moments = sorted(self.chance.uniform(0.0, longest) for _ in acts)
         for moment, act in zip(moments, self.chance.sample(acts, len(acts)), strict=True):
             time.sleep(max(0.0, began + moment - time.monotonic()))
@@ -108,7 +109,8 @@ class World:
 
     def _start(self, question: Question, *more: str) -> Forked:
         self._note(f"starts of {question.kind}")
-        return question.start(*more)
+        self._started.append(process := question.start(*more))
+        return process
 
     def _hear(self, question: Question, process: Forked, codes: set[int]) -> None:
         code, _, said = ended(process)
@@ -150,13 +152,15 @@ class World:
 
     def _stop_server(self) -> None:
         if self._is_up:
-            self.close()
+            self._server.close()
+            self._is_up = False
             self._note("server stops")
 
     def close(self) -> None:
-        """End the server."""
+        """End the server, and what a failed test has left at work."""
         self._server.close()
-        self._is_up = False
+        for process in self._started:
+            process.kill()
 
 
 def compared(here: Mapping[Any, list[Any]], expected: Mapping[Any, list[Any]]) -> dict[str, list[Any]]:
