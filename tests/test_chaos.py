@@ -83,7 +83,8 @@ class World:
         began, longest = time.monotonic(), self.seconds * (3 if several else 0.6)  # workers import for ten seconds
         moments = sorted(self.chance.uniform(0.0, longest) for _ in acts)
         for moment, act in zip(moments, self.chance.sample(acts, len(acts)), strict=True):
-            time.sleep(max(0.0, began + moment - time.monotonic()))
+            while time.monotonic() < began + moment and any(process.poll() is None for _, process in at_work):
+                time.sleep(0.05)
             act()
         for question, process in at_work:
             self._hear(question, process, DISTURBED)
@@ -94,9 +95,10 @@ class World:
 
     def finish(self) -> None:
         """Let everything come to its end."""
-        began = time.monotonic()
         while self.open and len(self.faults) < 9:
-            for question, process in [(question, self._start(question)) for question in self.open]:
+            started = [(question, self._start(question)) for question in self.open]
+            began = time.monotonic()
+            for question, process in started:
                 self._hear(question, process, {0})
                 self.seconds = self.seconds or time.monotonic() - began
         code, _, said = ended(Forked(["cse_cli", "runs", "sync"], self.disk.folder))
