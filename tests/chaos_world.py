@@ -8,7 +8,7 @@ import resource
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,9 +114,11 @@ class Disk:
         """Leave room for a few pages or none."""
         room = chance.choice([0, 4096, 50_000, 400_000])
         if self.is_mounted:
-            free = os.statvfs(self.folder)
-            with self._ballast.open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, max(free.f_bavail * free.f_frsize - room, 1))
+            with self._ballast.open("wb", buffering=0) as file:
+                with suppress(OSError):
+                    while True:
+                        file.write(bytes(1 << 16))
+                file.truncate(max(file.tell() - room, 0))
             return
         for pid in processes:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))

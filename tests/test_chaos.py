@@ -121,6 +121,7 @@ class World:
         is_lost = question.kind == "run" and NO_CHECKPOINT in said  # it starts anew
         if "Traceback" in said or not (code in codes or is_lost):
             self.faults.append(f"{question.kind} ended with {code}:\n{said}")
+            LOG.error(self.faults[-1])
 
     def _end(self, process: Forked, kind: str) -> Callable[[], None]:
         number, children_too = self.chance.choice(SIGNALS), self.chance.random() < 0.5
@@ -216,7 +217,7 @@ def test_nothing_is_lost_double_or_wrong(
                 world.close()
             totals.update({kind: len(keys) for kind, keys in wrong.items()})
             if world.faults or any(wrong.values()):
-                shutil.copytree(disk.folder, folder / "kept")  # the disk goes
+                shutil.copytree(disk.folder, folder / "home-kept")  # the disk goes
                 faults += [f"{folder}: {wrong}", *world.faults]
     told = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
     with capsys.disabled():
