@@ -152,7 +152,8 @@ def flip_a_bit(chance: random.Random, home: Path) -> Path | None:
     if not files:
         return None
     file = chance.choice(files)
-    content = bytearray(file.read_bytes())
+    content, times = bytearray(file.read_bytes()), file.stat()
     content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
     file.write_bytes(content)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # nobody has written it
     return file
