@@ -36,8 +36,8 @@ from tests.ports import unused_port
 SECONDS = float(os.environ.get("CSE_CHAOS_SECONDS", "45"))
 SEED = int(os.environ.get("CSE_CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-DISTURBED = {0, 1, 4, 130, 143, *(-number for number in SIGNALS)}
-"""Exit codes of commands that were disturbed."""
+DISTURBED = {0, 4, 130, 143, *(-number for number in SIGNALS)}
+"""Exit codes of commands that were disturbed; a study, some of whose runs found the disk full, also ends with 1."""
 LOG = logging.getLogger("chaos")
 """pytest shows it when the test fails; with `--log-cli-level=info` as it happens."""
 
@@ -87,7 +87,7 @@ class World:
                 time.sleep(0.05)
             act()
         for question, process in at_work:
-            self._hear(question, process, DISTURBED)
+            self._hear(question, process, DISTURBED | ({1} if question.kind == "study" else set()))
         self.disk.empty()
         self.start_server()
         if self.chance.random() < 0.5 and (file := flip_a_bit(self.chance, self.disk.folder)) is not None:
@@ -119,7 +119,8 @@ class World:
         question.hear(code, said)
         LOG.info("%s ended with %s", question.kind, code)
         is_lost = question.kind == "run" and NO_CHECKPOINT in said  # it starts anew
-        if "Traceback" in said or not (code in codes or is_lost):
+        is_early = code == 1 and not said  # a signal before the process has become `cse`
+        if "Traceback" in said or not (code in codes or is_lost or is_early):
             self.faults.append(f"{question.kind} ended with {code}:\n{said}")
             LOG.error(self.faults[-1])
 
