@@ -7,7 +7,7 @@ import random
 import resource
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,8 +68,8 @@ class Question:
         return [one for one in found if self.resolved and one.is_of(self.resolved)]
 
 
-def questions(folder: Path) -> Callable[[], list[Question]]:
-    """Write what is asked for below `folder`: three runs, a study of four, a search of four trials; return how."""
+def questions(folder: Path) -> list[Question]:
+    """Write what is asked for below `folder`: three runs, a study of four runs, a search of four trials."""
     parts = small(folder)
     # Two sentences a batch: the vectors of a random model are so alike that more would count as collapsed.
     settings = {"steps": 100, "evaluate_every": 20, "checkpoint_every": 5, "batch_size": 2, "collapse_cosine": 1.0}
@@ -77,9 +77,8 @@ def questions(folder: Path) -> Callable[[], list[Question]]:
     searched = recipe(folder, parts, **settings)
     study = folder / grid(folder, "[0.1, 0.2]", seeds="2")
     search = ("tune", str(searched), "--range", "learning_rate=1e-4..1e-2:log", "--sampler", "grid", "--trials", "4")
-    resolved = [load(str(file)).recipe.resolved() for file in alone]
-    return lambda: [
-        *(Question("run", ("run", str(file)), one) for file, one in zip(alone, resolved, strict=True)),
+    return [
+        *(Question("run", ("run", str(file)), load(str(file)).recipe.resolved()) for file in alone),
         Question("study", ("run", str(study))),
         Question("search", (*search, "--pruner", "none", "--name", "search")),
     ]
