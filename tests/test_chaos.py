@@ -76,7 +76,7 @@ class World:
 
     def disturb(self) -> None:
         """Start one of each kind, end each at a random moment, and damage a file when all have ended."""
-        several = self.chance.random() < 0.05
+        several = self.chance.random() < 0.1
         more = ("--workers", "2") if several else ()
         first = {question.kind: question for question in reversed(self.open)}
         at_work = [(one, self._start(one, *(() if kind == "run" else more))) for kind, one in first.items()]
