@@ -355,7 +355,8 @@ def not_done(error: BaseException) -> TrackingError:
 
 def reason(error: BaseException) -> str:
     """Return the part of a store's error that says what is wrong, on one line."""
-    first = str(error).strip().partition("\n")[0] or type(error).__name__
-    first = re.sub(r"^(\w+: )?\([\w.]*Error\) ", "", first)  # SQLAlchemy's names of the driver's errors
+    text = re.sub(r"^\(raised as a result of .*\)\n", "", str(error).strip())  # SQLAlchemy's advice to programmers
+    first = text.partition("\n")[0] or type(error).__name__
+    first = re.sub(r"^(\w+: )?\([\w.]*Error\) ", "", first)  # and its names of the driver's errors
     cause = re.search(r"Caused by \w+\(.*?: (.*?)['\")]*$", first)
     return without_password(cause.group(1) if cause else first)[:200]

@@ -33,7 +33,7 @@ from cse_cli.tuning.results import is_best_so_far, read_trial
 from cse_cli.tuning.storage import answering
 from cse_cli.tuning.study import BEGUN, OWN, REASON, RUNS, SAME_AS, budget, settled, state, values_of
 from cse_cli.tuning.trial import TrialRuns
-from registry.errors import CseError, MissingError, RunFailedError, TrackingError
+from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
 
 MOST_FAILURES = 5
 """Trials failed one after the other, with none complete before, that end a search."""
@@ -248,6 +248,6 @@ def _next_job(runs: TrialRuns, ended: Future[Result] | None) -> Job:
 
 def _ends_search(error: Exception, trial: Trial) -> bool:
     """Return whether no other trial could do better than one that raised this."""
-    if isinstance(error, (TrackingError, MissingError, OptunaError, SQLAlchemyError)):
+    if isinstance(error, (TrackingError, DiskError, MissingError, OptunaError, SQLAlchemyError)):
         return True
     return OWN in trial.user_attrs and isinstance(error, CseError) and not isinstance(error, RunFailedError)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -36,6 +38,27 @@ def test_a_signal_that_an_import_makes_another_error_of_ends_the_program_as_itse
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 128 + number
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_that_a_finaliser_swallows_comes_again_and_nothing_is_printed(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Finalised:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    def run() -> None:
+        del [Finalised()][0]
+        time.sleep(10)
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr("cse_cli.app.run", run)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 128 + number
+    assert capsys.readouterr().err == ""
 
 
 def test_an_error_without_a_signal_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

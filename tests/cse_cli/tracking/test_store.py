@@ -209,3 +209,11 @@ def test_four_processes_may_use_a_new_store_at_once(home: Path) -> None:
     runs = store.client.search_runs(list(store.experiments()))
     assert [run.info.status for run in runs] == ["FINISHED"] * 4
     assert all(len(store.client.get_metric_history(run.info.run_id, "loss")) == 100 for run in runs)
+
+
+def test_the_reason_is_the_databases_and_not_advice_to_programmers() -> None:
+    said = (
+        "(raised as a result of Query-invoked autoflush; consider using a session.no_autoflush block if this flush is "
+        "occurring prematurely)\n(sqlite3.OperationalError) database or disk is full\n[SQL: INSERT INTO metrics …]"
+    )
+    assert store_module.reason(OSError(said)) == "database or disk is full"

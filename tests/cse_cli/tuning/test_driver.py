@@ -25,7 +25,7 @@ from cse_cli.tuning.results import list_searches, read_search, read_trials
 from cse_cli.tuning.search import run_search
 from cse_cli.tuning.storage import address, folder
 from cse_cli.tuning.study import budget, load_study, open_study, stored_config
-from registry.errors import CseError, MissingError, RunFailedError, TrackingError
+from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
 from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tuning.fake import drive, good, knob, number, plan, trials
 
@@ -114,7 +114,8 @@ def test_a_search_whose_trials_all_fail_ends_early(slots, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error", [TrackingError("no store"), MissingError("no data"), OperationalError("", {}, OSError())]
+    "error",
+    [TrackingError("no store"), DiskError("no room"), MissingError("no data"), OperationalError("", {}, OSError())],
 )
 def test_what_no_trial_could_do_ends_the_search(error, tmp_path):
     def score(job, observer):

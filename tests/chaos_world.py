@@ -1,0 +1,158 @@
+"""A state directory on a small disk of its own, what is asked for in it (runs, a study, a search), what came of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cse_cli.core.paths import runs
+from cse_cli.core.run_folder import MODEL_DIGESTS, RunFolder, find, is_finished
+from cse_cli.recipe.load import load
+from cse_cli.tracking.reader import list_runs
+from cse_cli.tracking.store import open_store
+from cse_cli.tracking.tags import TUNE
+from cse_cli.tuning.study import load_study, settled
+from tests.cse_cli.recipe.tiny_study import grid
+from tests.cse_cli.tracking.stores import points
+from tests.forked import Forked
+from tests.shrunken import recipe, small
+
+SEEDS = (11, 12, 13)
+"""Of the runs; the study's and the search's are others, so that recipe and seed say which of all results is meant."""
+DISK = 64_000_000
+CURVES = ("train/loss", "dev/spearman")
+NO_CHECKPOINT = "no checkpoint can be used"
+
+
+@dataclass
+class Question:
+    """What one command, started again and again, is to come to the end of.
+
+    Args:
+        kind: "run", "study" or "search".
+        arguments: Of `cse`, at the first start.
+        resolved: The recipe of a run.
+        given_up: Runs without a usable checkpoint, which nobody can resume.
+    """
+
+    kind: str
+    arguments: tuple[str, ...]
+    resolved: dict[str, Any] = field(default_factory=dict)
+    given_up: set[str] = field(default_factory=set)
+    is_done: bool = False
+
+    def start(self, *more: str) -> Forked:
+        """Begin, or go on as the messages of `cse` say."""
+        folder = Path(os.environ["CSE_HOME"]).parent
+        begun = [] if self.kind != "run" else [one.run_id for one in self._begun() if one.run_id not in self.given_up]
+        command = ("run", "--resume", begun[0]) if begun else self.arguments
+        return Forked(["cse_cli", *command, "--device", "cpu", "--json", *more], folder)
+
+    def hear(self, code: int, said: str) -> None:
+        """Take note of how a command ended."""
+        if NO_CHECKPOINT in said and self.kind == "run":
+            self.given_up |= {one.run_id for one in self._begun()}
+        finished = any(is_finished(one.run_id) for one in self._begun())  # killed after its end
+        self.is_done = code == 0 or finished
+
+    def _begun(self) -> list[RunFolder]:
+        found = [find(file.parent.name) for file in runs().glob("*/run.json")]
+        return [one for one in found if self.resolved and one.is_of(self.resolved)]
+
+
+def questions(folder: Path) -> list[Question]:
+    """Write what is asked for below `folder`: three runs, a study of four runs, a search of four trials."""
+    parts = small(folder)
+    # Two sentences a batch: the vectors of a random model are so alike that more would count as collapsed.
+    settings = {"steps": 100, "evaluate_every": 20, "checkpoint_every": 5, "batch_size": 2, "collapse_cosine": 1.0}
+    alone = [recipe(folder, parts, name=f"alone-{seed}", **settings, seed=seed) for seed in SEEDS]
+    searched = recipe(folder, parts, **settings)
+    study = folder / grid(folder, "[0.1, 0.2]", seeds="2")
+    search = ("tune", str(searched), "--range", "learning_rate=1e-4..1e-2:log", "--sampler", "grid", "--trials", "4")
+    return [
+        *(Question("run", ("run", str(file)), load(str(file)).recipe.resolved()) for file in alone),
+        Question("study", ("run", str(study))),
+        Question("search", (*search, "--pruner", "none", "--name", "search")),
+    ]
+
+
+def found() -> dict[Any, list[Any]]:
+    """Return what there is of each thing asked for: of every run and every trial, by what makes them different."""
+    client, everything = open_store().client, defaultdict(list)
+    for run in list_runs("attributes.status = 'FINISHED'"):
+        if (one := run.result) is not None:
+            weights = runs() / run.run_id / MODEL_DIGESTS
+            scores = one.last_state, one.scores, one.curve, one.selected_step
+            curves = [points(client, run.run_id, key) for key in CURVES]
+            model = None if TUNE in run.tags else weights.read_text(encoding="utf-8")
+            everything[one.recipe_hash, one.seed].append((scores, curves, model))
+    for trial in settled(load_study(None, "search").get_trials()):
+        everything[tuple(trial.params.items())].append((trial.state.name, trial.value))
+    return everything
+
+
+@dataclass
+class Disk:
+    """Where the state directory lies: a file system in memory where this user may mount one.
+
+    Elsewhere a full disk is a limit of the system on the size of files, set on the processes at work.
+    """
+
+    folder: Path
+    is_mounted: bool
+
+    def fill(self, chance: random.Random, processes: list[int]) -> None:
+        """Leave room for a few pages or none."""
+        room = chance.choice([0, 4096, 50_000, 400_000])
+        if self.is_mounted:
+            with self._ballast.open("wb", buffering=0) as file:
+                with suppress(OSError):
+                    while True:
+                        file.write(bytes(1 << 16))
+                file.truncate(max(file.tell() - room, 0))
+            return
+        for pid in processes:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+
+    def empty(self) -> None:
+        """Give the room back."""
+        self._ballast.unlink(missing_ok=True)
+
+    @property
+    def _ballast(self) -> Path:
+        return self.folder / "ballast"
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Disk]:
+    """Make one at `folder`, for as long as the block lasts."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=0700", "chaos", str(folder)]
+    is_mounted = subprocess.run(mount, check=False, capture_output=True).returncode == 0
+    try:
+        yield Disk(folder, is_mounted)
+    finally:
+        if is_mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def flip_a_bit(chance: random.Random, home: Path) -> Path | None:
+    """Damage a checkpoint, a best state or a file of a cache; return which, or None where there is none."""
+    places = ("runs/*/*.pt", "cache/*/*", "cache/*/*/*")
+    files = sorted(file for place in places for file in home.glob(place) if file.is_file() and file.stat().st_size)
+    if not files:
+        return None
+    file = chance.choice(files)
+    content, times = bytearray(file.read_bytes()), file.stat()
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    file.write_bytes(content)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # nobody has written it
+    return file

@@ -1,0 +1,228 @@
+"""Chaos: runs, studies and searches that are killed, find the disk full, their files damaged and their server gone.
+
+All at random moments, by a seed that is printed. At the end everything comes to its end undisturbed, and what is there
+is counted: of every run and trial exactly one result, to the last bit that of commands nobody has disturbed.
+
+    CSE_CHAOS_SECONDS=600 CSE_CHAOS_SEED=7 pytest -n 0 -s -m process tests/test_chaos.py
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cse_cli.tracking.unsent import waiting
+from tests.chaos_world import NO_CHECKPOINT, Disk, Question, flip_a_bit, found, questions, small_disk
+from tests.cse_cli.runs.commands import below, ended, with_mercy
+from tests.cse_cli.tracking.stores import fresh_store
+from tests.cse_cli.tracking.test_server import server
+from tests.forked import Forked
+from tests.ports import unused_port
+
+SECONDS = float(os.environ.get("CSE_CHAOS_SECONDS", "30"))
+SEED = int(os.environ.get("CSE_CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+DISTURBED = {0, 4, 130, 143, *(-number for number in SIGNALS)}
+"""Exit codes of commands that were disturbed; a study, some of whose runs found the disk full, also ends with 1."""
+LOG = logging.getLogger("chaos")
+"""pytest shows it when the test fails; with `--log-cli-level=info` as it happens."""
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(SECONDS + 900)]
+
+
+@dataclass
+class World:
+    """One state directory with everything that is asked for in it.
+
+    Args:
+        asked: For what.
+        disk: Where the state directory lies.
+        chance: Draws what happens, and when.
+        counts: Of what has happened, in all worlds.
+        port: Of the tracking server; None for a database in the state directory.
+        seconds: That a run takes, among the others; measured by `finish` where it is not given.
+    """
+
+    asked: Sequence[Question]
+    disk: Disk
+    chance: random.Random
+    counts: Counter[str]
+    port: int | None = None
+    seconds: float = 0.0
+    faults: list[str] = field(default_factory=list)
+    _at_work: list[Forked] = field(default_factory=list)
+    _server: ExitStack = field(default_factory=ExitStack)
+    _is_up: bool = False
+
+    @property
+    def open(self) -> list[Question]:
+        """What has not come to its end."""
+        return [question for question in self.asked if not question.is_done]
+
+    def disturb(self) -> None:
+        """Start one of each kind, end each at a random moment, and damage a file when all have ended."""
+        several = self.chance.random() < 0.1
+        more = ("--workers", "2") if several else ()
+        first = {question.kind: question for question in reversed(self.open)}
+        at_work = [(one, self._start(one, *(() if kind == "run" else more))) for kind, one in first.items()]
+        acts = [*(self._end(process, one.kind) for one, process in at_work), *self._accidents(at_work)]
+        began, longest = time.monotonic(), self.seconds * (3 if several else 0.6)  # workers import for ten seconds
+        moments = sorted(self.chance.uniform(0.0, longest) for _ in acts)
+        for moment, act in zip(moments, self.chance.sample(acts, len(acts)), strict=True):
+            while time.monotonic() < began + moment and any(process.poll() is None for _, process in at_work):
+                time.sleep(0.05)
+            act()
+        for question, process in at_work:
+            self._hear(question, process, DISTURBED | ({1} if question.kind == "study" else set()))
+        self.disk.empty()
+        self.start_server()
+        if self.chance.random() < 0.5 and (file := flip_a_bit(self.chance, self.disk.folder)) is not None:
+            self._note("damaged caches" if "cache" in file.parts else "damaged checkpoints")
+
+    def finish(self) -> None:
+        """Let everything come to its end."""
+        while self.open and len(self.faults) < 9:
+            started = [(question, self._start(question)) for question in self.open]
+            began = time.monotonic()
+            for question, process in started:
+                self._hear(question, process, {0})
+                self.seconds = self.seconds or time.monotonic() - began
+        code, _, said = ended(Forked(["cse_cli", "runs", "sync"], self.disk.folder))
+        if code or waiting():
+            self.faults.append(f"cse runs sync ended with {code}, {len(waiting())} runs wait:\n{said}")
+
+    def _note(self, what: str) -> None:
+        self.counts[what] += 1
+        LOG.info(what)
+
+    def _start(self, question: Question, *more: str) -> Forked:
+        self._note(f"starts of {question.kind}")
+        self._at_work.append(process := question.start(*more))
+        return process
+
+    def _hear(self, question: Question, process: Forked, codes: set[int]) -> None:
+        code, _, said = ended(process)
+        self._at_work.remove(process)
+        question.hear(code, said)
+        LOG.info("%s ended with %s", question.kind, code)
+        is_lost = question.kind == "run" and NO_CHECKPOINT in said  # it starts anew
+        is_early = code == 1 and not said  # a signal before the process has become `cse`
+        if "Traceback" in said or not (code in codes or is_lost or is_early):
+            self.faults.append(f"{question.kind} ended with {code}:\n{said}")
+            LOG.error(self.faults[-1])
+
+    def _end(self, process: Forked, kind: str) -> Callable[[], None]:
+        number, children_too = self.chance.choice(SIGNALS), self.chance.random() < 0.5
+
+        def end() -> None:
+            children = below(process) if children_too else []
+            if children:
+                with_mercy(self.chance.choice(children).kill)
+                self._note("SIGKILL of a worker")
+            if process.poll() is None:
+                process.send_signal(number)
+                self._note(f"{number.name} of a {kind}")
+
+        return end
+
+    def _accidents(self, at_work: Sequence[tuple[Question, Forked]]) -> Iterator[Callable[[], None]]:
+        if self.chance.random() < 0.25:
+            yield lambda: self._fill([process.pid for _, process in at_work if process.poll() is None])
+        if self.port is not None and self.chance.random() < 0.3:
+            yield from (self._stop_server, self.start_server)
+
+    def _fill(self, processes: list[int]) -> None:
+        self.disk.fill(self.chance, processes)
+        self._note("full disks")
+
+    def start_server(self) -> None:
+        """Start the tracking server, where there is to be one and it is away."""
+        if self.port is not None and not self._is_up:
+            self._server.enter_context(server(self.disk.folder.parent, self.port))
+            self._is_up = True
+
+    def _stop_server(self) -> None:
+        if self._is_up:
+            self._server.close()
+            self._is_up = False
+            self._note("server stops")
+
+    def close(self) -> None:
+        """End the server, and what a failed test has left at work."""
+        self._server.close()
+        for process in self._at_work:
+            process.kill()
+
+
+def compared(here: Mapping[Any, list[Any]], expected: Mapping[Any, list[Any]]) -> dict[str, list[Any]]:
+    """Return which results are lost, double or wrong."""
+    return {
+        "lost": [key for key in expected if key not in here],
+        "double": [key for key, all_of in here.items() if len(all_of) > 1],
+        "wrong": [key for key, all_of in here.items() if any([one] != expected.get(key) for one in all_of)],
+    }
+
+
+def test_nothing_is_lost_double_or_wrong(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO, LOG.name)
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.5")  # signals are to fall into such records too
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    chance, counts = random.Random(SEED), Counter[str]()
+    asked = questions(tmp_path)
+    fresh_store(home)
+    empty = (home / "mlflow.db").read_bytes()
+    whole = World(deepcopy(asked), Disk(home, is_mounted=False), chance, Counter())
+    whole.finish()
+    expected = found()
+    assert (whole.faults, len(expected)) == ([], 15), whole.faults
+
+    until, totals, faults = time.monotonic() + SECONDS, Counter[str](), list[str]()
+    for number in count():
+        if number and time.monotonic() > until:
+            break
+        folder = tmp_path / f"world-{number}"
+        folder.mkdir()
+        with small_disk(folder / "home") as disk:
+            monkeypatch.setenv("CSE_HOME", str(disk.folder))
+            port = unused_port() if (SEED + number) % 2 else None
+            if port is None:
+                monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+                fresh_store(disk.folder)
+            else:
+                monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+                (folder / "server.db").write_bytes(empty)
+            world = World(deepcopy(asked), disk, chance, counts, port, whole.seconds)
+            try:
+                world.start_server()
+                while world.open and time.monotonic() < until:
+                    world.disturb()
+                world.finish()
+                wrong = compared(found(), expected)
+            finally:
+                world.close()
+            totals.update({kind: len(keys) for kind, keys in wrong.items()})
+            if world.faults or any(wrong.values()):
+                shutil.copytree(disk.folder, folder / "home-kept")  # the disk goes
+                faults += [f"{folder}: {wrong}", *world.faults]
+    told = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+    with capsys.disabled():
+        sys.stdout.write(f"\nCSE_CHAOS_SEED={SEED}: {number} state directories, {told}; {dict(totals)}\n")
+    assert faults == [], "\n".join(faults)
