@@ -108,7 +108,9 @@ class Address:
         except (OSError, SQLAlchemyError) as error:
             raise TrackingError(
                 f"--storage: {self.shown} cannot be opened: {first_line(error)}",
-                "check that it is there and can be written; `cse tune` without --storage needs no server",
+                "copy it back from a backup, or give this search another --name; `cse runs ls` has its finished trials"
+                if self.own
+                else "check that it is there and can be written; `cse tune` without --storage needs no server",
             ) from error
 
     def _open(self) -> BaseStorage:
