@@ -263,5 +263,7 @@ def read_series(folder: Path) -> dict[str, dict[str, np.ndarray]]:
             with np.load(path) as arrays:
                 found[path.stem] = dict(arrays)
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-            raise CseError(f"{path} is damaged: {error}", "move it away: the run's scores are kept without it") from error
+            raise CseError(
+                f"{path} is damaged: {error}", "move it away: the run's scores are kept without it"
+            ) from error
     return found

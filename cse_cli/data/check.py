@@ -71,7 +71,7 @@ def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         if kind == "study":
             study = load_study(str(path))
             made = cells(study, overrides)
-            warnings = unusual_study([cell.resolved for cell in made], len(study.seed_list))
+            warnings = unusual_study(made, len(study.seed_list))
             known = {"cells": len(made), "seeds": list(study.seed_list), "warnings": list(warnings)}
         else:
             recipe = load(str(path), overrides).recipe

@@ -12,7 +12,7 @@ from mlflow.entities import Param
 from mlflow.entities.logged_model_status import LoggedModelStatus
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.dbmodels.models import SqlLoggedModel, SqlLoggedModelParam, SqlRun
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from cse_cli.core import run_folder
 from cse_cli.core.checksums import Checked
@@ -49,7 +49,7 @@ class RunRecord(Checked):
     experiment: str
     name: str
     started: int
-    params: dict[str, str] = {}
+    params: dict[str, str] = Field(default_factory=dict)
     change: Change = Change()
 
     def write(self, run_id: str) -> None:
