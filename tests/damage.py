@@ -60,6 +60,7 @@ WAYS: dict[str, Callable[[Path, Random], None]] = {
 
 
 def put_back(folder: Path, copy: Path) -> None:
-    """Make a folder what its copy is."""
-    shutil.rmtree(folder)
-    shutil.copytree(copy, folder)
+    """Make a folder hold what its copy holds."""
+    for child in folder.iterdir():
+        shutil.rmtree(child) if child.is_dir() else child.unlink()
+    shutil.copytree(copy, folder, dirs_exist_ok=True)

@@ -17,7 +17,10 @@ from cse_cli.recipe.schema import LossPart, Part, Recipe, Train
 from registry import catalogue
 from registry.types import Tune
 
-IN_USE = {"learning_rate": (1e-9, 0.1), "batch_size": (0, 16_384), "clip_norm": (1e-6, inf), "warmup_steps": (0, 1e6)}
+IN_USE = {
+    "learning_rate": (1e-9, 0.1), "batch_size": (0, 16_384), "clip_norm": (1e-6, inf), "warmup_steps": (0, 1e6),
+    "weight_decay": (0, 10.0), "epochs": (0, 10_000), "steps": (0, 1e8),
+}  # fmt: skip
 """Of [train]: what may train something."""
 SGD_RATE = 10.0
 """The highest rate of SGD, which has been used with 1 and a little more."""
@@ -51,7 +54,9 @@ def unusual_study(cells: Sequence[Cell], seeds: int) -> Iterator[str]:
 
 
 def _training(train: Train) -> Iterator[str]:
-    values = {name: getattr(train, name) for name in IN_USE} | {"head_learning_rate": train.head_learning_rate or 0.0}
+    values = {name: getattr(train, name) or 0 for name in IN_USE} | {
+        "head_learning_rate": train.head_learning_rate or 0.0
+    }
     values |= {f"rates.{number}": rate for number, rate in enumerate(train.rates or ())}
     for name, value in values.items():
         low, high = IN_USE.get(name, IN_USE["learning_rate"])
@@ -123,6 +128,7 @@ def _twice(recipe: Recipe) -> Iterator[str]:
 
 def _repeated_names(recipe: Recipe) -> Iterator[str]:
     lists: dict[str, Any] = {"data.dataset": recipe.data.dataset, "data.file": recipe.data.files}
+    lists |= {f"tune.{name}.paths": about.paths for name, about in recipe.tune.items()}
     lists |= {dotted((*keys, name)): value for keys, part in parts(recipe) for name, value in part.params.items()}
     for path, names in lists.items():
         for place, name in enumerate(names if isinstance(names, list | tuple) else ()):

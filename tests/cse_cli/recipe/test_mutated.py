@@ -31,13 +31,14 @@ Place = tuple[dict[str, Any] | list[Any], Any]
 RIGHT = re.compile(
     "|".join(
         (
+            r"1e9 train\.clip_norm$",  # that is: never
             r"1e9 .*\.(checkpoint_every|evaluate_every|seed|limit|shuffle_buffer)$",  # that is: never; another; all
-            r"1e9 queue\.initial$",  # refused when the run begins: more than the queue's length
+            r"1e9 (study\.grid\.)?queue\.initial(\.\d+)?$",  # refused when the run begins: more than the queue's length
             r"negative .*\.(hard_weight|low|high|shift|number|frozen_layers)$",  # what it says may be negative
             r"(1e9|negative|wrong type) tune\..*",  # a choice of numbers may be of any kind
             r"unknown key (study\.grid|losses\.\w+\.views|tune).*",
-            r"misspelt key (evaluators|losses|encoders|tune)\.\w+$",  # names of the author's own
-            r"wrong type (title|description|.*\.(row|title|description|xlabel|ylabel|make|template))$",
+            r"misspelt key (evaluators|losses|encoders|tune|encoders\.\w+\.heads)\.\w+$",  # names of the author's own
+            r"wrong type (study\.seeds|title|description|.*\.(row|title|description|xlabel|ylabel|make|template))$",
         )
     )
 )
