@@ -118,6 +118,8 @@ class Address:
         if self.own and self.file is not None:
             make_folder(self.file.parent)
             _take_over_journal(self.own, self.file)
+            if self.file.is_file() and not self.file.stat().st_size:
+                warnings.warn(f"{self.file} is empty: its trials are lost, and the search begins anew", stacklevel=4)
         if host and port and not host.startswith("/"):
             socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
         arguments = {"pool_pre_ping": self.file is None, "connect_args": _ARGUMENTS.get(self.url.drivername, {})}
