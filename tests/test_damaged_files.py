@@ -138,7 +138,7 @@ def files(home: Path, first: str, second: str, killed: str) -> Iterator[File]:
     for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
         yield File(f"bert/{name}", (("evaluate", "bert", "--tasks", "pairs.tsv", "--json"),), is_input=True)
     yield File("small.toml", (("check", "small.toml"), run), is_input=True)
-    yield File("study.toml", (("check", "study.toml"),), is_input=True)
+    yield File("study.toml", (("run", "study.toml", "--dry-run"),), is_input=True)
     yield File("text.tsv", (run,), is_input=True)
     for name in ("pairs.tsv", "pairs.csv", "pairs.jsonl", "pairs.parquet"):
         yield File(name, (("evaluate", "bert", "--tasks", name, "--json"),), is_input=True)
