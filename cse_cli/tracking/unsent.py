@@ -294,7 +294,7 @@ class Unsent:
         return change.model_copy(update={"folders": folders, "model": model})
 
     def _points(self) -> Iterator[Metric]:
-        for line in self.metrics.read_bytes().split(b"\n") if self.metrics.exists() else ():
+        for line in self.metrics.read_bytes().split(b"\n") if self.metrics.is_file() else ():
             try:
                 record = without_checksum(json.loads(line))
                 points = [Metric(key, value, record["time"], record["step"]) for key, value in record["values"].items()]
