@@ -79,9 +79,10 @@ def _end(error: Exception) -> Never:
 
     if isinstance(error, CseError):
         _exit(str(error), error.exit_code)
-    if isinstance(error, OSError) and error.errno in (*NO_ROOM, errno.EROFS):
+    if isinstance(error, OSError) and (error.errno in (*NO_ROOM, errno.EROFS) or error.filename):
         about = f": {error.filename}" if error.filename else ""
-        _exit(f"{error.strerror}{about}\n  → free some, or set CSE_HOME to another folder; runs can be resumed", 4)
+        todo = "free some" if error.errno in (*NO_ROOM, errno.EROFS) else "put that right"
+        _exit(f"{error.strerror}{about}\n  → {todo}, or set CSE_HOME to another folder; runs can be resumed", 4)
     if type(error).__module__.startswith(("mlflow.", "sqlalchemy.", "sqlite3")):
         from cse_cli.tracking.store import not_done
 

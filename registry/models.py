@@ -30,6 +30,7 @@ _MARKS = ("config.json", "modules.json", "cse.json")
 _VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model", "tokenizer.model*", "*.spm")
 _CONTENT = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt", "*.model", "*.spm")
 
+_ADAPTER = "adapter_config.json"
 _SETTINGS = ("*.json", "*.txt", "*.model", "*.spm")
 _OTHER_FRAMEWORKS = ("tf_*", "flax_*", "*.h5.index.json", "*.msgpack.index.json")
 _WEIGHTS = (  # the first of these that a repository has
@@ -201,7 +202,7 @@ def complete(folder: Path) -> bool:
     if not any((folder / name).is_file() for name in _MARKS):
         return False
     try:
-        shards = weight_shards(folder)
+        shards = _shards(folder)
     except ValueError:
         return False
     if shards and not any((folder / name).is_file() for name in ("model.safetensors", "pytorch_model.bin")):
@@ -211,7 +212,7 @@ def complete(folder: Path) -> bool:
     return weights and _has_vocabulary(folder)
 
 
-def weight_shards(folder: Path) -> set[str]:
+def _shards(folder: Path) -> set[str]:
     """Return the files that the weights' index names; none where there is no index.
 
     Raises:
@@ -226,6 +227,19 @@ def weight_shards(folder: Path) -> set[str]:
             raise ValueError(f"{index.name} names {odd[0]!r}, which is no file of this folder")
         return shards
     return set()
+
+
+def check_files(folder: Path) -> None:
+    """Refuse what transformers would follow out of a model's directory, or apply on some machines only.
+
+    Raises:
+        ValueError: The index of weights leads elsewhere, or there is an adapter.
+    """
+    _shards(folder)
+    if (folder / _ADAPTER).exists():
+        raise ValueError(
+            f"{_ADAPTER} adds an adapter of PEFT to it, but only where peft is installed: merge it into the weights"
+        )
 
 
 def _directory(model: str) -> Path | None:
@@ -429,7 +443,7 @@ def _load(model: str, settings: Any, random_weights: bool) -> Any:
     with strangers_files(f"the weights of model {model!r} in {path} cannot be loaded", action):
         if random_weights:
             return AutoModel.from_config(settings, trust_remote_code=False, **options).eval()
-        weight_shards(path)
+        check_files(path)
         loaded, report = AutoModel.from_pretrained(
             path, config=settings, output_loading_info=True, trust_remote_code=False, **options
         )
@@ -459,7 +473,7 @@ def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]
     kind = "causal" if causal else "masked"
     action = f"name a {'decoder, such as Llama' if causal else 'BERT, DistilBERT or RoBERTa checkpoint'}"
     with strangers_files(f"model {model!r} in {path} cannot be loaded as a {kind} language model", action, CseError):
-        weight_shards(path)
+        check_files(path)
         loaded, report = (AutoModelForCausalLM if causal else AutoModelForMaskedLM).from_pretrained(
             path, config=settings, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
         )

@@ -209,7 +209,7 @@ def changed_settings(result: Result) -> tuple[str, ...]:
     try:
         today = recipe_today(result.recipe)[0].resolved()
         ran = json.loads(file.read_text(encoding="utf-8"))["resolved"]
-    except (OSError, ValueError, KeyError, CseError):
+    except (OSError, ValueError, KeyError, TypeError, CseError):
         return ()
     shown = sorted(
         f"no {c.key}" if c.values[1] is None else f"{c.key}={_text(c.values[1])}" for c in recipe_changes([today, ran])

@@ -5,6 +5,8 @@ The latter are kept so that two runs can be compared on the same pairs later.
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +17,8 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from cse_cli.core.checksums import Checked
+from registry.errors import CseError
 from registry.papers import AVERAGE
 
 STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
@@ -83,7 +87,7 @@ class Speed(BaseModel):
         return {part: seconds / total for part, seconds in self.seconds.items()} if total else {}
 
 
-class Result(BaseModel):
+class Result(Checked):
     """The outcome of one run of one recipe with one seed.
 
     Args:
@@ -250,9 +254,18 @@ def write_series(series: Mapping[str, Series], folder: Path) -> None:
 
 
 def read_series(folder: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Return evaluator → name → numbers; nothing where there is no such folder."""
+    """Return evaluator → name → numbers; nothing where there is no such folder.
+
+    Raises:
+        CseError: A file is damaged: numpy's own checksums say so.
+    """
     found: dict[str, dict[str, np.ndarray]] = {}
     for path in sorted(folder.glob("*.npz")):
-        with np.load(path) as arrays:
-            found[path.stem] = dict(arrays)
+        try:
+            with np.load(path) as arrays:
+                found[path.stem] = dict(arrays)
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+            raise CseError(
+                f"{path} is damaged: {error}", "move it away: the run's scores are kept without it"
+            ) from error
     return found

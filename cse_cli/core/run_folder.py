@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cse_cli.core.checksums import with_checksum, without_checksum
 from cse_cli.core.formatting import to_toml
 from cse_cli.core.paths import runs
 from registry.errors import CseError, UnknownNameError, suggestion
@@ -76,7 +77,7 @@ class RunFolder:
             "schema_version": 1, "run_id": self.run_id, "recipe": self.recipe, "source": str(self.source),
             "commits": self.commits, "store": self.store, "base_sha256": self.base_sha256, "resolved": self.resolved,
         }  # fmt: skip
-        write_atomically(self.path / "run.json", json.dumps(document, indent=1))
+        write_atomically(self.path / "run.json", json.dumps(with_checksum(document), indent=1))
 
     def is_made(self) -> bool:
         """Return whether it says what `create` writes: only then can the run be resumed."""
@@ -146,10 +147,21 @@ def find(run: str) -> RunFolder:
 
 
 def _read(file: Path) -> RunFolder:
-    content = json.loads(file.read_text(encoding="utf-8"))
-    commits = content.get("commits", {})  # older folders have none
-    source, store, base = Path(content["source"]), content.get("store", ""), content.get("base_sha256", "")
-    return RunFolder(content["run_id"], content["recipe"], source, content["resolved"], commits, store, base)
+    """Return what a run's `run.json` says.
+
+    Raises:
+        CseError: It is damaged, or of another version.
+    """
+    try:
+        content = without_checksum(json.loads(file.read_text(encoding="utf-8")))
+        commits = content.get("commits", {})  # older folders have none
+        source, store, base = Path(content["source"]), content.get("store", ""), content.get("base_sha256", "")
+        return RunFolder(content["run_id"], content["recipe"], source, dict(content["resolved"]), commits, store, base)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CseError(
+            f"{file} is damaged, or of another version: {error}",
+            f"copy it back from a backup, or start the run again: cse run {file.with_name('resolved.toml')}",
+        ) from error
 
 
 def log_of(run_id: str) -> Path:
@@ -166,7 +178,7 @@ def unfinished_runs(resolved: Mapping[str, Any]) -> list[RunFolder]:
     """Return the unfinished runs of a resolved recipe, the one with the newest file first."""
     found: list[tuple[float, RunFolder]] = []
     for file in runs().glob("*/run.json"):
-        with suppress(OSError, ValueError, KeyError):  # another process deletes it, or another version wrote it
+        with suppress(OSError, CseError):  # another process deletes it, or another version wrote it
             folder = _read(file)
             if not is_finished(folder.run_id) and folder.is_of(resolved):
                 found.append((max(path.stat().st_mtime for path in folder.path.iterdir()), folder))

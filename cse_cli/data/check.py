@@ -12,7 +12,7 @@ from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import all_recipes, all_studies, find, is_study, name_of
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import find_study, load_study
-from cse_cli.recipe.unusual import unusual
+from cse_cli.recipe.unusual import unusual, unusual_study
 from registry.errors import CseError
 
 
@@ -71,7 +71,7 @@ def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         if kind == "study":
             study = load_study(str(path))
             made = cells(study, overrides)
-            warnings = dict.fromkeys(line for cell in made if cell.resolved for line in unusual(cell.resolved))
+            warnings = unusual_study(made, len(study.seed_list))
             known = {"cells": len(made), "seeds": list(study.seed_list), "warnings": list(warnings)}
         else:
             recipe = load(str(path), overrides).recipe

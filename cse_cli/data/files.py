@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,9 @@ from registry.paths import expand_user, is_dir, is_file
 
 ROWS = 8192
 """Rows of a table: bounds memory while reading, and the record batches of what is written from them."""
+
+MOST_ENTRIES = 100_000
+"""Files and folders that a folder or a glob is looked for in: half a second. A whole disk took more than 20."""
 
 _FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 _KNOWN = ", ".join(_FORMATS) + " (plain or .gz)"
@@ -58,14 +62,42 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
 
 def _matching(path: Path) -> list[Path]:
     if is_dir(path):
+        _demand_few_entries(path, None)
         found = (p for p in path.rglob("*") if p.is_file() and text_format(p))
         return sorted(p for p in found if not any(part.startswith((".", "_")) for part in p.relative_to(path).parts))
     if is_file(path):
         return [path]
+    wild = next((number for number, part in enumerate(path.parts) if set(part) & set("*?[")), len(path.parts))
+    folder, pattern = Path(*path.parts[:wild]), path.parts[wild:]
+    if not pattern:
+        return []
+    _demand_few_entries(folder, None if "**" in pattern else len(pattern))
     try:
-        return sorted(p for p in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if p.is_file())
+        return sorted(p for p in folder.glob(str(Path(*pattern))) if p.is_file())
     except (OSError, ValueError):  # no name of a file, no pattern, or folders that cannot be looked through
         return []
+
+
+def _demand_few_entries(folder: Path, levels: int | None) -> None:
+    """Refuse to look through very much, such as the whole disk.
+
+    Args:
+        folder: Where a pattern begins.
+        levels: How deep it goes; None to the end.
+
+    Raises:
+        CseError: There are more files and folders than `MOST_ENTRIES`.
+    """
+    seen, start = 0, len(folder.parts)
+    for here, folders, files in os.walk(folder):
+        seen += len(folders) + len(files)
+        if seen > MOST_ENTRIES:
+            raise CseError(
+                f"{folder}: more than {MOST_ENTRIES:,} files and folders would be looked through",
+                "name a folder that holds the text and little else",
+            )
+        if levels is not None and len(Path(here).parts) - start >= levels - 1:
+            folders.clear()
 
 
 @dataclass(frozen=True)

@@ -254,9 +254,12 @@ def translate_rows(
     except Timeout as error:
         raise CseError("another process is making this translation", "wait for it: its result is shared") from error
     except sqlite3.DatabaseError as error:
-        kind = DiskError if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" else CseError
-        raise kind(
-            f"{folder / name}.sqlite: {error}", "free some disk space, or delete the file: it is made anew"
+        file, full = f"{folder / name}.sqlite", getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
+        if full:
+            raise DiskError(f"{file}: {error}", "free some disk space") from error
+        # Not made anew by itself: what it holds may have taken hours.
+        raise CseError(
+            f"{file}: {error}", "copy it back from a backup, or delete it: what it held is translated again"
         ) from error
     except OSError as error:
         kind = DiskError if no_room(error) else CseError

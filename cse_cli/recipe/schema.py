@@ -293,7 +293,7 @@ class Recipe(Section):
     schema_version: Literal[1] = Field(1, alias="schema")
     title: Text
     description: str = ""
-    language: str = "en"
+    language: Text = "en"
     paper: Paper | None = None
     data: Data
     encoders: dict[Name, EncoderPart]

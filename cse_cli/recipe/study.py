@@ -290,6 +290,11 @@ def _check_cells(study: StudyTable, problems: Problems) -> None:
         return
     _check_different([((STUDY, "rows", n, "row"), row.row) for n, row in enumerate(study.rows)], problems)
     _check_different(list(_headings(study)), problems)
+    for name, tried in study.grid.items():
+        _check_different([((STUDY, "grid", name, n), shown_value(value)) for n, value in enumerate(tried)], problems)
+    for keys, change in _changes(study):
+        _check_different([((*keys, "set", n), _path(text)) for n, text in enumerate(change.set)], problems)
+        _check_different([((*keys, "unset", n), text) for n, text in enumerate(change.unset)], problems)
 
 
 def _headings(study: StudyTable) -> Iterator[tuple[Keys, str]]:
@@ -325,7 +330,11 @@ def _paths(study: StudyTable) -> Iterator[tuple[Keys, str]]:
         yield (STUDY, "grid", name), name
     for keys, change in _changes(study):
         for number, text in enumerate(change.set):
-            yield (*keys, "set", number), text.partition("=")[0].strip()
+            yield (*keys, "set", number), _path(text)
+
+
+def _path(assignment: str) -> str:
+    return assignment.partition("=")[0].strip()
 
 
 def _changes(study: StudyTable) -> Iterator[tuple[Keys, Change]]:

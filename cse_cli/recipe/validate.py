@@ -319,14 +319,21 @@ def _check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> 
             elif _check_split(name, draft.data.split, keys, ("data", "split"), problems):
                 _check_columns(draft, name, draft.data.split, problems)
     _check_pair_sources(draft, tables, problems)
-    for part in draft.evaluators.values():
-        dataset, split = part.params.get("dataset"), part.params.get("split")
-        named = split if isinstance(split, str) else "all"
-        if isinstance(dataset, str):
-            _check_split(dataset, named, (*part.keys, "dataset"), (*part.keys, "split"), problems)
-        several = part.params.get("datasets")
-        for number, name in enumerate(several if isinstance(several, list) else ()):
-            _check_split(str(name), named, (*part.keys, "datasets", number), (*part.keys, "split"), problems)
+    for part in draft.parts:
+        split = part.params.get("split")
+        for keys, name in _named_datasets(part):
+            _check_split(name, split if isinstance(split, str) else "all", keys, (*part.keys, "split"), problems)
+
+
+def _named_datasets(part: Checked) -> Iterator[tuple[Keys, str]]:
+    """Yield each data set that the parameters of a component name, and its path."""
+    for parameter, resource in part.entry.resources.items() if part.entry else ():
+        value, keys = part.params.get(parameter), (*part.keys, parameter)
+        if resource.kind != "dataset" or value in (None, resource.evaluated):
+            continue
+        yield from (
+            (((*keys, n), str(one)) for n, one in enumerate(value)) if isinstance(value, list) else [(keys, value)]
+        )
 
 
 def _check_choice(draft: Draft, data: Data, problems: Problems) -> None:

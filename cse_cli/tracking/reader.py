@@ -213,21 +213,31 @@ def series_of(run_id: str) -> dict[str, dict[str, Any]]:
 
 
 def text_of(run_id: str, name: str) -> str | None:
-    """Return a text that a run recorded, from its folder on this machine or else from the store; None without one."""
+    """Return a text that a run recorded, from its folder on this machine or else from the store; None without one.
+
+    One that is no text any more is none.
+    """
     kept = runs() / run_id / name
     try:
         if kept.is_file():
             return kept.read_text(encoding="utf-8")
         client = open_store().client
         return _read_text(client, _recorded(client.get_run(run_id)), name)
-    except REFUSED:
+    except (*REFUSED, UnicodeDecodeError):
         return None
 
 
 def result_of(run_id: str) -> Result | None:
-    """Return the result that a run has recorded; None without one."""
-    text = text_of(run_id, "result.json")
-    return None if text is None else Result.model_validate_json(text)
+    """Return the result that a run has recorded; None without one.
+
+    Raises:
+        CseError: It is damaged, or of another version.
+    """
+    text = text_of(run_id, RESULT)
+    try:
+        return None if text is None else Result.model_validate_json(text)
+    except ValidationError as error:
+        raise CseError(f"{RESULT} of run {run_id[:8]}: {describe(error)}", "run it again") from error
 
 
 def close_run(run_id: str, force: bool = False) -> RecordedRun:

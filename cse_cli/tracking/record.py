@@ -12,9 +12,10 @@ from mlflow.entities import Param
 from mlflow.entities.logged_model_status import LoggedModelStatus
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.dbmodels.models import SqlLoggedModel, SqlLoggedModelParam, SqlRun
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from cse_cli.core import run_folder
+from cse_cli.core.checksums import Checked
 from cse_cli.core.paths import runs
 from cse_cli.core.results import Result
 from cse_cli.tracking import location, tags
@@ -29,7 +30,7 @@ FILE = "record.json"
 _MODEL_OF = re.compile(r"^run_id: (\w+)$", re.MULTILINE)
 
 
-class RunRecord(BaseModel):
+class RunRecord(Checked):
     """A run as its folder has it; `metrics.jsonl` beside it has the metrics.
 
     Args:
@@ -48,12 +49,12 @@ class RunRecord(BaseModel):
     experiment: str
     name: str
     started: int
-    params: dict[str, str] = {}
+    params: dict[str, str] = Field(default_factory=dict)
     change: Change = Change()
 
     def write(self, run_id: str) -> None:
         """Write it into the folder of its run."""
-        write_atomically(runs() / run_id / FILE, self.model_dump_json(indent=1))
+        write_atomically(runs() / run_id / FILE, self.to_json())
 
     def put_back(self, store: Store, run_id: str, model_id: str | None) -> None:
         """Make the run in a store that lacks it, or complete one that was cut off; what is there already stays."""
@@ -114,7 +115,8 @@ def all_records() -> Iterator[tuple[str, RunRecord]]:
 def known_models() -> dict[str, str]:
     """Return run → the logged model that it has made, by the models' own files."""
     files = location.artifacts().glob("models/*/artifacts/MLmodel")
-    found = ((_MODEL_OF.search(file.read_text(encoding="utf-8")), file.parent.parent.name) for file in files)
+    texts = ((file.read_text(encoding="utf-8", errors="replace"), file) for file in files if file.is_file())
+    found = ((_MODEL_OF.search(text), file.parent.parent.name) for text, file in texts)
     return {match.group(1): model_id for match, model_id in found if match is not None}
 
 

@@ -29,7 +29,7 @@ from cse_cli.tracking.signals import defer_signals
 from cse_cli.tracking.store import Store, demand_not_lost, every_page, open_store
 from cse_cli.tracking.tags import PARENT
 from cse_cli.tracking.unsent import Unsent
-from registry.errors import CseError
+from registry.errors import CseError, UnknownNameError
 
 _UNKNOWN_FOR = timedelta(hours=1)
 """A folder without a recipe that is younger may be of a run that begins."""
@@ -177,9 +177,11 @@ def _belongs(folder: Path, names: Container[str]) -> bool:
     """Return whether a run's folder names its store so; one without a recipe belongs to every store."""
     try:
         return without_password(run_folder.find(folder.name).store) in names  # older ones hid less
-    except CseError:
+    except UnknownNameError:
         age = datetime.now(UTC) - datetime.fromtimestamp(folder.stat().st_mtime, UTC)
         return age > _UNKNOWN_FOR
+    except CseError:  # damaged: nobody knows whose it is
+        return False
 
 
 def _checkpoints() -> Iterator[Garbage]:

@@ -23,8 +23,9 @@ from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, LifecycleStage, Metric, RunTag
 from mlflow.exceptions import MlflowException
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
+from cse_cli.core.checksums import with_checksum, without_checksum
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import runs
 from cse_cli.tracking import location
@@ -170,7 +171,7 @@ class Unsent:
         """Append the values of a step, taken at a time in milliseconds, to `metrics.jsonl`."""
         make_folder(self.metrics.parent)
         with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, "time": time, "values": values}) + "\n")
+            file.write(json.dumps(with_checksum({"step": step, "time": time, "values": dict(values)})) + "\n")
 
     def end_torn_line(self) -> None:
         """Keep half a line, written when the process was killed, apart from the next one."""
@@ -183,12 +184,23 @@ class Unsent:
         make_folder(self.folder)
         with self._lock():
             make_folder(self.folder)  # another process may have sent and removed it meanwhile
+            before = self._before()
             for name, folder in change.folders.items():
                 link_folder(folder, self._folders / name)
             if change.model is not None:
                 link_folder(change.model.folder, self._model)
-            before = self._read()[1] if self.exists() else Change()
             self._write(uri, before.then(change))
+
+    def _before(self) -> Change:
+        """Return what waits already; where that is damaged it is put aside."""
+        if not self.exists():
+            return Change()
+        try:
+            return self._read()[1]
+        except NotTakenError:
+            self._put_aside()
+            make_folder(self.folder)
+            return Change()
 
     def uri(self) -> str:
         """Return the address of the store that this belongs to, without a password."""
@@ -247,21 +259,29 @@ class Unsent:
     def discard(self) -> Path:
         """Put what waits aside, so that nobody sends it any more; return the folder that has it."""
         with self._lock():
-            aside = next(place for n in count(1) if not (place := self.folder.with_name(f"refused-{n}")).exists())
-            return self.folder.rename(aside)
+            return self._put_aside()
+
+    def _put_aside(self) -> Path:
+        aside = next(place for n in count(1) if not (place := self.folder.with_name(f"refused-{n}")).exists())
+        return self.folder.rename(aside)
 
     def _write(self, uri: str, change: Change) -> None:
         new = self._file.with_suffix(".new")
         kept = {"uri": without_password(location.kept(uri)), "change": change.model_dump(mode="json")}
-        new.write_text(json.dumps(kept), encoding="utf-8")
+        new.write_text(json.dumps(with_checksum(kept)), encoding="utf-8")
         new.replace(self._file)
 
     def _read(self) -> tuple[str, Change]:
+        """Return the address of the store, and what waits for it.
+
+        Raises:
+            NotTakenError: The file is damaged, or of another version.
+        """
         try:
-            content = json.loads(self._file.read_text(encoding="utf-8"))
+            content = without_checksum(json.loads(self._file.read_text(encoding="utf-8")))
             return location.found(str(content["uri"])), self._with_links(Change.model_validate(content["change"]))
-        except (ValidationError, ValueError, KeyError) as error:
-            raise OSError(f"{self._file} was written by another version of cse") from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise NotTakenError(f"{self._file} is damaged, or of another version of cse") from error
 
     def first_time(self) -> int | None:
         """Return when the first metric was recorded, in milliseconds; None without one."""
@@ -274,13 +294,13 @@ class Unsent:
         return change.model_copy(update={"folders": folders, "model": model})
 
     def _points(self) -> Iterator[Metric]:
-        for line in self.metrics.read_bytes().split(b"\n") if self.metrics.exists() else ():
+        for line in self.metrics.read_bytes().split(b"\n") if self.metrics.is_file() else ():
             try:
-                record = json.loads(line)
-            except ValueError:  # blank, or torn by a kill
+                record = without_checksum(json.loads(line))
+                points = [Metric(key, value, record["time"], record["step"]) for key, value in record["values"].items()]
+            except (ValueError, KeyError, TypeError, AttributeError):  # blank, torn by a kill, or damaged
                 continue
-            for key, value in record["values"].items():
-                yield Metric(key, value, record["time"], record["step"])
+            yield from points
 
     def _lock(self) -> FileLock:
         return FileLock(self.folder.with_suffix(".lock"))

@@ -290,7 +290,7 @@ def record_outcome(
     tracker.metrics(final, prepared.steps)
     if AVERAGE in final:
         tracker.tags({tags.AVERAGE: f"{final[AVERAGE]:.2f}"})
-    tracker.text("result.json", result.model_dump_json(indent=1))
+    tracker.text("result.json", result.to_json())
     if prepared.job.lean:
         return
     prepared.experiment.scored.export(folder / MODEL, prepared.job.loaded.recipe.evaluate.max_length)

@@ -108,7 +108,9 @@ class Address:
         except (OSError, SQLAlchemyError) as error:
             raise TrackingError(
                 f"--storage: {self.shown} cannot be opened: {first_line(error)}",
-                "check that it is there and can be written; `cse tune` without --storage needs no server",
+                "copy it back from a backup, or give this search another --name; `cse runs ls` has its finished trials"
+                if self.own
+                else "check that it is there and can be written; `cse tune` without --storage needs no server",
             ) from error
 
     def _open(self) -> BaseStorage:
@@ -116,6 +118,8 @@ class Address:
         if self.own and self.file is not None:
             make_folder(self.file.parent)
             _take_over_journal(self.own, self.file)
+            if self.file.is_file() and not self.file.stat().st_size:
+                warnings.warn(f"{self.file} is empty: its trials are lost, and the search begins anew", stacklevel=4)
         if host and port and not host.startswith("/"):
             socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
         arguments = {"pool_pre_ping": self.file is None, "connect_args": _ARGUMENTS.get(self.url.drivername, {})}

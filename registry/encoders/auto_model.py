@@ -88,7 +88,7 @@ class AutoModelEncoder(Encoder):
         placeholder: str | None = None,
         attention_dropout: Rate | None = None,
         lora_rank: Rank | None = None,
-        lora_alpha: Annotated[int, Field(ge=1)] | None = None,
+        lora_alpha: Annotated[int, Field(ge=1, le=4096)] | None = None,
         lora_dropout: Rate | None = None,
         freeze: list[str] = [],  # noqa: B006 - a declaration, never changed
         random_weights: bool = False,

@@ -47,7 +47,7 @@ class ConvolutionalEncoder(TransformerEncoder):
 
     def __init__(
         self,
-        windows: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)] = [1, 3, 5],  # noqa: B006
+        windows: Annotated[list[Annotated[int, Field(ge=1, le=511)]], Field(min_length=1)] = [1, 3, 5],  # noqa: B006
         channels: Annotated[int, Field(ge=1), Tune(32, 512, log=True)] = 256,
         activation: Activation = "relu",
         pooling: OnePooling = "mean",

@@ -68,8 +68,8 @@ class Sts(PairEvaluator):
         first_column: str = "sentence1",
         second_column: str = "sentence2",
         subset_column: str | None = None,
-        bootstrap: Annotated[int, Field(ge=0)] = 0,
-        level: Annotated[float, Field(gt=0, lt=1)] = 0.95,
+        bootstrap: Annotated[int, Field(ge=0, le=100_000)] = 0,
+        level: Annotated[float, Field(ge=0.5, lt=1)] = 0.95,
     ) -> None:
         catalogue.require_one("sts", dataset, file)
         self.dataset = dataset or ""

@@ -64,7 +64,7 @@ class InBatchContrast(Loss):
     def __init__(
         self,
         *,
-        hard_weight: float = 0.0,
+        hard_weight: Annotated[float, Field(ge=-100, le=100)] = 0.0,
         reduction: Reduction = "mean",
         in_batch: bool = True,
         false_negative: Annotated[float | None, Field(ge=-1, le=1), Tune(0.7, 0.99)] = None,

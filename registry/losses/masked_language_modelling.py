@@ -52,7 +52,7 @@ class MaskedLanguageModelling(Loss):
         encoder: Encoder,
         initial: Literal["checkpoint_or_fresh", "checkpoint", "fresh"] = "checkpoint_or_fresh",
         tied: bool = True,
-        shift: Annotated[int, Field(ge=1)] | None = None,
+        shift: Annotated[int, Field(ge=1, le=512)] | None = None,
     ) -> None:
         super().__init__()
         backbone: Any = getattr(encoder, "backbone", None)

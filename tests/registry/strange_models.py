@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 
 from registry.models import PRETRAINED
 
@@ -98,6 +99,16 @@ def program(folder: Path) -> None:
     settings(folder, auto_map={"AutoConfig": "modeling.C", "AutoModel": "modeling.M"}, model_type="unheard_of")
 
 
+def adapter(folder: Path) -> None:
+    """Name another base: PEFT 0.21 would add the adapter to the weights beside it, and without PEFT nothing would."""
+    content = {"peft_type": "LORA", "r": 2, "target_modules": ["query"], "base_model_name_or_path": "nobody/base"}
+    (folder / "adapter_config.json").write_text(json.dumps(content))
+    layer = "base_model.model.encoder.layer.0.attention.self.query"
+    width = json.loads((folder / "config.json").read_text())["hidden_size"]
+    weights = {f"{layer}.lora_A.weight": torch.ones(2, width), f"{layer}.lora_B.weight": torch.ones(width, 2)}
+    save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
 def tokenizer_program(folder: Path) -> None:
     (folder / "tokenizing.py").write_text(f"open({str(folder / TRACE)!r}, 'w')\n")
     named = {"tokenizer_class": "Unheard", "auto_map": {"AutoTokenizer": ["tokenizing.T", None]}}
@@ -122,6 +133,7 @@ STRANGE: dict[str, Callable[[Path], None]] = {
     "weights in a circle": link_in_a_circle,
     "program": program,
     "program of a tokenizer": tokenizer_program,
+    "adapter": adapter,
     "no heads": changed(num_attention_heads=0),
     "negative heads": changed(num_attention_heads=-1),
     "half a head": changed(num_attention_heads=1.5),

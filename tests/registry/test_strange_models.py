@@ -55,6 +55,7 @@ def test_the_reason_is_told(tmp_path: Path) -> None:
         "unknown dtype": "float7",
         "10^9 layers": "num_hidden_layers is 1000000000",
         "configuration too deep": "recursion",
+        "adapter": "adapter_config.json adds an adapter of PEFT to it",
         "modules outside": "names '../..', which is no folder in it",
     }.items():
         folder = tmp_path / name / "model"

@@ -98,3 +98,20 @@ def test_differences_of_nested_tables():
 def test_parameters_are_leaves_as_text():
     found = params({"title": "T", "description": "long", "train": {"steps": 3}, "x": {"y": ["a"], "z": True}})
     assert found == {"title": "T", "train.steps": "3", "x.y": '["a"]', "x.z": "true"}
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '{"run_id": 3}', "\0"])
+def test_a_damaged_run_json_is_one_message(home: Path, content: str) -> None:
+    file = home / "runs" / ("ab" * 16) / "run.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(content)
+    with pytest.raises(CseError, match=r"run\.json is damaged, or of another version") as told:
+        find("ab")
+    assert told.value.exit_code == 2
+
+
+def test_a_changed_digit_of_a_run_json_is_found() -> None:
+    file = folder().path / "run.json"
+    file.write_text(file.read_text().replace('"batch_size": 64', '"batch_size": 65'))
+    with pytest.raises(CseError, match="its checksum is wrong"):
+        find("abc123")

@@ -224,7 +224,7 @@ def test_a_damaged_store_is_named(rows, tmp_path, home):
     made_by(rows, Upper(), tmp_path / "t.tsv")
     (store,) = (home / "cache" / "translations").glob("*.sqlite")
     store.write_bytes(b"not a database" * 1000)
-    with pytest.raises(CseError, match=rf"{store.name}: file is not a database(.|\n)*delete the file"):
+    with pytest.raises(CseError, match=rf"{store.name}: file is not a database(.|\n)*or delete it"):
         made_by(rows, Upper(), tmp_path / "t.tsv")
 
 

@@ -91,6 +91,11 @@ BROKEN = [
     child("boolean_as_choice", "[encoders.online]\nfirst_layer_index = true", "3:21", "should be 1, not true"),
     child("beyond_64_bits", "[train]\nseed = 99999999999999999999", "3:8", "is not a value a recipe can have"),
     child("empty_title", "title = ''", "2:9", "should be text that is not empty"),
+    child("no_language", "language = ''", "2:12", "should be text that is not empty"),
+    child("level_of_nothing", "[evaluators.stsb]\nlevel = 0.01", "3:9", "should be at least 0.5"),
+    child("resamples", "[evaluators.stsb]\nbootstrap = 1_000_000_000", "3:13", "should be at most 100000"),
+    child("fitted_split", "[encoders.white]\nname = 'whitening'\nof = 'online'\nfit_on = 'wiki1m'\nsplit = 'trian'\n"
+          "[evaluate]\nencoder = 'white'", "6:9", "no split 'trian'", "Did you mean 'train'"),
     child("empty_file", "[data]\nfile = ''", "3:8", "should be text that is not empty"),
     child("bad_name", "[views.'my view']", "2:8", "starts with a letter"),
     child("too_long", "[data]\nmax_length = 4096", "3:14", "should be at most 512, not 4096"),

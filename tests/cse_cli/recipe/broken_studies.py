@@ -44,6 +44,8 @@ BROKEN = [
     free("same_seed", "seeds = [1, 1]\n" + ROW, "4:9", "the same seed twice"),
     free("seed_as_setting", ROW + "set = ['train.seed=3']", "6:8", "say `seeds`"),
     free("seed_in_grid", "[study.grid]\n'train.seed' = [3]", "5:1", "say `seeds`"),
+    free("value_twice", "[study.grid]\n'queue.length' = [1, 2, 1]", "5:25", "'1' stands here twice"),
+    free("set_twice", ROW + "set = ['queue.length=3', 'queue.length=4']", "6:26", "'queue.length' stands here twice"),
     free("empty_grid", "[study.grid]\n'queue.length' = []", "5:18", "at least 1"),
     free("unknown_recipe", "[[study.rows]]\nrow = 'a'\nrecipe = 'ifcl_em'", "6:10", "unknown recipe 'ifcl_em'",
          "Did you mean 'ifcl_en'"),

@@ -137,6 +137,21 @@ def test_a_name_that_no_file_can_have_is_a_missing_file(
         assert find(name) is None
 
 
+@pytest.mark.parametrize("name", ["deep", "deep/**/*.txt", "**/*.txt", "deep/*/*.txt"])
+def test_a_whole_disk_is_not_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("cse_cli.data.files.MOST_ENTRIES", 50)
+    folder = tmp_path / "deep" / "er"
+    folder.mkdir(parents=True)
+    for number in range(60):
+        (folder / f"{number:02}.txt").write_text("a b\n")
+    with pytest.raises(CseError, match="more than 50 files and folders would be looked through"):
+        find_files([name])
+    assert find_files(["deep/er/07.txt"]) == (folder / "07.txt",)
+    with pytest.raises(MissingError, match="no such file"):
+        find_files(["d*/no.txt"])  # what lies deeper is not looked at
+
+
 def test_seeds_beyond_counting_are_refused() -> None:
     with pytest.raises(CseError, match="too many"):
         parse_seeds("4000000000")

@@ -193,7 +193,8 @@ def test_what_an_older_version_kept_with_its_password_is_still_sent(
 ) -> None:
     unsent = refused(tracker, flaky, a="1")
     file = unsent.folder / "changes.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"uri": SECRET}))
+    older = {key: value for key, value in json.loads(file.read_text()).items() if key != "crc32"}
+    file.write_text(json.dumps(older | {"uri": SECRET}))
     flaky.down = False
     assert sync(store) == []
     (sent,) = sync(Store(SECRET, store.client))
@@ -384,3 +385,40 @@ def test_what_an_absent_store_has_not_taken_is_not_given_up(home: Path) -> None:
     unsent.keep("http://127.0.0.1:9", Change(tags={"a": "b"}))
     (sent,) = sync(discard=True)
     assert (sent.aside, sent.by_store, unsent.exists()) == (None, False, True)
+
+
+def test_damaged_records_that_wait_are_told_and_given_up(
+    store: Store, flaky: Flaky, tracker: MlflowTracker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unsent = refused(tracker, flaky, a="1")
+    file = unsent.folder / "changes.json"
+    file.write_text(file.read_text().replace('"a": "1"', '"a": "2"'))
+    flaky.down = False
+    capsys.readouterr()
+    code, out, err = cse("runs", "sync", capsys=capsys)
+    assert code == 4
+    assert f"{file} is damaged, or of another version of cse" in out
+    assert "`cse runs sync --discard`" in " ".join(err.split())
+    code, out, _ = cse("runs", "sync", "--discard", capsys=capsys)
+    assert (code, "kept in" in out, waiting()) == (0, True, [])
+    assert "a" not in store.client.get_run(tracker.run_id).data.tags
+
+
+def test_records_after_damaged_ones_are_kept(store: Store, flaky: Flaky, tracker: MlflowTracker) -> None:
+    unsent = refused(tracker, flaky, a="1")
+    (unsent.folder / "changes.json").write_text("{")
+    tracker.tags({"b": "2"})
+    assert (unsent.folder.with_name("refused-1") / "changes.json").read_text() == "{"
+    flaky.down = False
+    assert sync(store)[0].refused is None
+    assert store.client.get_run(tracker.run_id).data.tags["b"] == "2"
+
+
+def test_a_damaged_line_of_metrics_is_not_sent(store: Store) -> None:
+    unsent = Unsent(tracking.start("run", {}, {}).run_id)
+    for step in (1, 2):
+        unsent.append({"loss": 0.25}, step, step)
+    first, second = unsent.metrics.read_text().splitlines()
+    unsent.metrics.write_text(f"{first}\n{second.replace('0.25', '0.75')}\n")
+    assert unsent.send_metrics(store.client) == 1
+    assert points(store.client, unsent.run_id, "loss") == [(1, 0.25)]

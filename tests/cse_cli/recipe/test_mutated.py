@@ -1,0 +1,158 @@
+"""Hundreds of recipes and studies with one thing changed at random: what nobody can have meant is refused or told.
+
+Each starts from one that comes with the package, everything that may be left out written in. What a change means only
+its author knows where another name of the right kind, or another number in use, stands there: such are no mistakes.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from cse_cli.core.formatting import to_toml
+from cse_cli.data.check import check_file
+from cse_cli.recipe.files import all_recipes, all_studies
+from cse_cli.recipe.load import STUDY, load
+from cse_cli.recipe.study import load_study, origins_of
+
+pytestmark = pytest.mark.exhaustive
+
+SEED = 20_261_123
+Place = tuple[dict[str, Any] | list[Any], Any]
+"""A table or an array, and the key or the number of one of its values."""
+
+RIGHT = re.compile(
+    "|".join(
+        (
+            r"1e9 train\.clip_norm$",  # that is: never
+            r"1e9 .*\.(checkpoint_every|evaluate_every|seed|limit|shuffle_buffer)$",  # that is: never; another; all
+            r"1e9 (study\.grid\.)?queue\.initial(\.\d+)?$",  # refused when the run begins: more than the queue's length
+            r"negative .*\.(hard_weight|low|high|shift|number|frozen_layers)$",  # what it says may be negative
+            r"(1e9|negative|wrong type) tune\..*",  # a choice of numbers may be of any kind
+            r"unknown key (study\.grid|losses\.\w+\.views|tune).*",
+            r"misspelt key (evaluators|losses|encoders|tune|encoders\.\w+\.heads)\.\w+$",  # names of the author's own
+            r"wrong type (study\.seeds|title|description|.*\.(row|title|description|xlabel|ylabel|make|template))$",
+        )
+    )
+)
+"""What is accepted and no mistake: kind of change and path."""
+
+
+def places(table: Any) -> Iterator[tuple[Place, str]]:
+    """Yield every value of a document with its path."""
+    for key, value in list(table.items() if isinstance(table, dict) else enumerate(table)):
+        yield (table, key), str(key)
+        if isinstance(value, dict | list):
+            yield from ((place, f"{key}.{path}") for place, path in places(value))
+
+
+def a_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def unknown_key(place: Place, random: Random) -> str | None:
+    inside = place[0][place[1]]
+    if not isinstance(inside, dict):
+        return None
+    name = random.choice(["epochs_", "lr", "enabled", "comment", "settings"])
+    inside[name] = random.choice([1, "x", True, 0.5, {"a": 1}])
+    return name
+
+
+def misspelt_key(place: Place, random: Random) -> str | None:
+    table, key = place
+    if not isinstance(table, dict) or len(key) < 3:
+        return None
+    at = random.randrange(len(key) - 1)
+    wrong = key[:at] + key[at + 1] + key[at] + key[at + 2 :]
+    if wrong in table:
+        return None
+    table[wrong] = table.pop(key)
+    return ""
+
+
+def wrong_type(place: Place, random: Random) -> str | None:
+    table, key = place
+    was, values = table[key], ["text", 2.5, True, [1], {"a": 1}]
+    table[key] = random.choice(
+        [one for one in values if type(one) is not type(was) and not (a_number(one) and a_number(was))]
+    )
+    return ""
+
+
+def negative(place: Place, _: Random) -> str | None:
+    table, key = place
+    if not a_number(table[key]):
+        return None
+    table[key] = -abs(table[key]) or -1
+    return ""
+
+
+def far(place: Place, _: Random) -> str | None:
+    table, key = place
+    if not a_number(table[key]):
+        return None
+    table[key] = type(table[key])(10**9)
+    return ""
+
+
+def twice(place: Place, _: Random) -> str | None:
+    table, key = place
+    if not isinstance(table[key], list) or not table[key] or a_number(table[key][0]):
+        return None
+    table[key].append(copy.deepcopy(table[key][-1]))
+    return ""
+
+
+CHANGES: dict[str, Callable[[Place, Random], str | None]] = {
+    "unknown key": unknown_key,
+    "misspelt key": misspelt_key,
+    "wrong type": wrong_type,
+    "negative": negative,
+    "1e9": far,
+    "twice": twice,
+}
+
+
+def changed(document: dict[str, Any], random: Random) -> tuple[str, str]:
+    """Change one thing of a document, and return the kind of change and the path."""
+    while True:
+        section = random.choice([key for key in document if key != "schema"])
+        found = [(place, path) for place, path in places(document) if path.partition(".")[0] == section]
+        place, path = random.choice(found)
+        kind = random.choice(list(CHANGES))
+        if (more := CHANGES[kind](place, random)) is not None:
+            return kind, f"{path}.{more}".rstrip(".")
+
+
+def test_of_600_changes_none_that_nobody_can_mean_is_accepted(tmp_path: Path) -> None:
+    random, outcomes, accepted = Random(SEED), Counter[str](), []
+    recipes, studies = sorted(all_recipes()), sorted(all_studies().items())
+    for number in range(600):
+        file = tmp_path / f"{number}.toml"
+        if number % 4:
+            document = load(random.choice(recipes)).recipe.resolved()
+        else:
+            name, path = random.choice(studies)
+            load_study(name)
+            document = {STUDY: {}}
+            for source in reversed(origins_of(path).sources):
+                document[STUDY] |= {key: value for key, value in source.tables[STUDY].items() if key != "extends"}
+            document = copy.deepcopy(document)
+        kind, where = changed(document, random)
+        file.write_text(to_toml(document), encoding="utf-8")
+        about = check_file(file)
+        outcome = "refused" if not about["valid"] else "told" if about["warnings"] else "accepted"
+        outcomes[outcome] += 1
+        if outcome == "accepted" and not RIGHT.fullmatch(f"{kind} {where}"):
+            accepted.append(f"{kind} {where}: {document.get('title')}")
+    assert accepted == []
+    assert outcomes["refused"] > 400
+    assert outcomes["told"] > 10

@@ -1,0 +1,231 @@
+"""More than 200 damaged files: none is computed with, none ends in a traceback.
+
+Every kind of file that a run reads, damaged in seven ways (`tests/damage.py`), and then read by the commands that read
+it. What a command makes of it must be what it makes of the whole file, perhaps with a warning, or one message and exit
+code 2, 3 or 4.
+
+Some damage cannot be seen, and makes other input: another letter in a text or a pair, another digit in a recipe or in
+weights that nobody has noted a checksum of. Of such files (`is_input`) only a crash is excluded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from cse_cli.tracking.store import open_store
+from cse_cli.tracking.unsent import Change, Unsent
+from cse_cli.training.trainer import Stepper, Taken
+from registry.errors import CseError
+from tests.cse_cli.data.test_translate import Upper, made_by, rows_of
+from tests.cse_cli.runs.running import cse
+from tests.damage import WAYS, put_back
+from tests.shrunken import Small, recipe
+
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("few_pairs", "undrawn")]
+
+SEED = 20_261_123
+_KEYS = "seconds|finished|peak_memory|run_id|speed|data|forward|backward|optimiser|evaluation|other|generated"
+MEASURED = re.compile(rf'^ *"({_KEYS}|\w+_per_second|model_flop\w*)": .*\n', re.MULTILINE)
+"""Lines of a document that differ between two runs of the same."""
+
+
+class File(NamedTuple):
+    """A file, how it is read, and what it is.
+
+    Args:
+        path: Below the folder of the test.
+        commands: Of `cse`, one after the other: the last one's output counts.
+        lost: Whether the database is gone, too: what the file holds is then needed.
+        is_input: Whether damage may make other input of it.
+    """
+
+    path: str
+    commands: tuple[tuple[str, ...], ...]
+    lost: bool = False
+    is_input: bool = False
+
+
+class Seen(NamedTuple):
+    outcome: str
+    value: str
+    told: str
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path, home: Path, parts: Small, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[File]:
+    """Two finished runs, a killed one, a search, and the files that they are made of, in one folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
+    shutil.copytree(parts.models["bert"], tmp_path / "bert")
+    shutil.copy(parts.text, tmp_path / "text.tsv")
+    file = recipe(tmp_path, parts, checkpoint_every=1)
+    text = file.read_text().replace(str(parts.models["bert"]), "bert").replace(str(parts.text), "text.tsv")
+    file.write_text(text.replace('model = "bert"', f'model = "{tmp_path / "bert"}"'))
+    (tmp_path / "other.toml").write_text('extends = "small.toml"\n[losses.info_nce]\ntemperature = 0.2\n')
+    first, second = (ran("run", name, "--json", capsys=capsys) for name in ("small.toml", "other.toml"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Stepper, "take", stopping(Stepper.take))
+        assert cse("run", "small.toml", "--seed", "8", capsys=capsys)[0] == 130
+    (killed,) = (path.parent.name for path in (home / "runs").glob("*/checkpoint.pt"))
+    assert cse(*SEARCH, capsys=capsys)[0] == 0
+    Unsent(second).keep(open_store().uri, Change(tags={"note": "late"}))
+    rows = [line.split("\t") for line in (tmp_path / "pairs.tsv").read_text().splitlines()]
+    pairs = [dict(zip(rows[0], (float(row[0]), *row[1:]), strict=True)) for row in rows[1:]]
+    (tmp_path / "pairs.csv").write_text("".join(f"{','.join(row)}\n" for row in rows))
+    (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
+    parquet.write_table(pa.Table.from_pylist(pairs), tmp_path / "pairs.parquet")
+    grid = '[study]\ntitle = "x"\nrecipe = "small.toml"\n[study.grid]\n"train.steps" = [1, 2]\n'
+    (tmp_path / "study.toml").write_text(grid)
+    return list(files(home, first, second, killed))
+
+
+def ran(*command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    code, out, err = cse(*command, capsys=capsys)
+    assert code == 0, err
+    return str(json.loads(out)["results"][0]["run_id"])
+
+
+def stopping(take: Any) -> Any:
+    def stop(self: Stepper, done: int, *rest: Any) -> Taken:
+        if done == 2:
+            raise KeyboardInterrupt
+        taken: Taken = take(self, done, *rest)
+        return taken
+
+    return stop
+
+
+SEARCH = ("tune", "small.toml", "--param", "train.learning_rate", "--trials", "1", "--name", "s")
+TABLE = ("leaderboard", "--format", "json")
+
+
+def files(home: Path, first: str, second: str, killed: str) -> Iterator[File]:
+    """Yield every kind of file of these runs."""
+
+    def below(folder: str, pattern: str) -> str:
+        (found,) = (home / folder).glob(pattern)
+        return str(found.relative_to(home.parent))
+
+    home_name, run, resume = home.name, ("run", "small.toml", "--json"), ("run", "--resume", killed, "--json")
+    score = ("evaluate", first, "--tasks", "pairs.tsv", "--json")
+    for folder, pattern in (("text", "*.arrow"), ("tokens", "*/*.arrow")):
+        yield File(below(f"cache/{folder}", pattern), (run,))
+    yield File(f"{home_name}/mlflow.db", (TABLE, ("doctor", "--repair"), TABLE))
+    yield File(f"{home_name}/tuning/s.db", (SEARCH,))
+    for name in ("checkpoint.pt", "checkpoint-previous.pt", "run.json", "resolved.toml", "metrics.jsonl"):
+        yield File(f"{home_name}/runs/{killed}/{name}", (resume,))
+    for name in ("record.json", "metrics.jsonl", "run.json"):
+        yield File(f"{home_name}/runs/{first}/{name}", (("doctor", "--repair"), TABLE), lost=True)
+    for name in ("model/config.json", "model/model.safetensors", "model/tokenizer.json", "model.sha256"):
+        yield File(f"{home_name}/runs/{first}/{name}", (score,))
+    yield File(f"{home_name}/runs/{first}/series/dev.npz", (("compare", first, second, "--json"),))
+    yield File(f"{home_name}/artifacts/{first}/artifacts/result.json", (TABLE,))
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        yield File(f"bert/{name}", (("evaluate", "bert", "--tasks", "pairs.tsv", "--json"),), is_input=True)
+    yield File("small.toml", (("check", "small.toml"), run), is_input=True)
+    yield File("study.toml", (("run", "study.toml", "--dry-run"),), is_input=True)
+    yield File("text.tsv", (run,), is_input=True)
+    for name in ("pairs.tsv", "pairs.csv", "pairs.jsonl", "pairs.parquet"):
+        yield File(name, (("evaluate", "bert", "--tasks", name, "--json"),), is_input=True)
+    yield File(f"{home_name}/runs/{second}/unsent/changes.json", (("runs", "sync"),))
+
+
+def look(file: File, folder: Path, capsys: pytest.CaptureFixture[str]) -> Seen:
+    """Run a file's commands, and say what came of them."""
+    if file.lost:
+        (folder / "cse-home" / "mlflow.db").unlink()
+    told, out = "", ""
+    for number, command in enumerate(file.commands, start=1):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", UserWarning)
+            try:
+                code, out, err = cse(*command, capsys=capsys)
+            except Exception as error:  # what no user should see
+                return Seen("traceback", "", f"{type(error).__name__}: {error}")
+            finally:
+                close()
+        told += err + "".join(f"warning: {each.message}\n" for each in warned if each.category is UserWarning)
+        if code and number == len(file.commands):
+            good = code in (2, 3, 4) and err.count("error: ") == 1 and "Traceback" not in err and len(err) < 2500
+            return Seen("refused" if good else "badly refused", "", f"{code} {err}")
+    return Seen("done", MEASURED.sub("", out), told)
+
+
+def close() -> None:
+    """Close the database in this process, as it is in the new one of a command."""
+    with suppress(Exception):
+        open_store().client._tracking_client.store.engine.dispose()
+
+
+def test_none_is_computed_with_and_none_is_a_traceback(
+    world: list[File], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    close()
+    copy = tmp_path.with_name(f"{tmp_path.name}-copy")
+    shutil.copytree(tmp_path, copy)
+    outcomes, wrong = Counter[str](), []
+    for file in world:
+        whole = look(file, tmp_path, capsys)
+        put_back(tmp_path, copy)
+        assert whole.outcome == "done", whole
+        for way, damage in WAYS.items():
+            damage(tmp_path / file.path, Random(f"{SEED} {file.path.rpartition('/')[2]} {way}"))
+            seen = look(file, tmp_path, capsys)
+            put_back(tmp_path, copy)
+            outcome = seen.outcome
+            if outcome == "done":
+                same, said = seen.value == whole.value, "warning" in seen.told and seen.told != whole.told
+                outcome = "said" if said else "equal" if same else "valid input" if file.is_input else "computed with"
+            outcomes[outcome] += 1
+            if outcome not in ("refused", "said", "equal", "valid input"):
+                wrong.append((file.path, way, outcome, seen.told[-600:]))
+    shutil.rmtree(copy)
+    assert wrong == [], outcomes
+    assert sum(outcomes.values()) >= 200, outcomes
+    assert outcomes["refused"] > 90
+
+
+def test_a_damaged_store_of_translations_is_refused_or_its_rows_are_made_again(tmp_path: Path, home: Path) -> None:
+    lines = [f"the cat number {number} sleeps" for number in range(40)]
+    made_by(rows_of(*lines), Upper(), tmp_path / "whole.tsv")
+    (store,) = (home / "cache" / "translations").glob("*.sqlite")
+    content, outcomes = store.read_bytes(), Counter[str]()
+    for way, damage in WAYS.items():
+        for turn in range(3):
+            damage(store, Random(f"{SEED} {way} {turn}"))
+            made = tmp_path / f"{way} {turn}.tsv"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                refused = refusal(lambda: made_by(rows_of(*lines), Upper(), made))  # noqa: B023 - called at once
+            outcomes["refused" if refused else "equal"] += 1
+            if refused is None:
+                assert made.read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+            else:
+                assert (refused.exit_code, str(store) in refused.message, made.exists()) == (2, True, False)
+            shutil.rmtree(store) if store.is_dir() else store.unlink()
+            store.write_bytes(content)
+    assert sum(outcomes.values()) == 3 * len(WAYS)
+    assert outcomes["refused"] > 5
+
+
+def refusal(act: Callable[[], object]) -> CseError | None:
+    try:
+        act()
+    except CseError as error:
+        return error
+    return None
