@@ -1,7 +1,7 @@
 """Whether a long run grows, and what a run leaves on the disk: `python -m benchmarks.long_run`.
 
-Watches `cse run` from outside, four times a second: memory of its own (what is not shared with other processes nor
-mapped from files), open files and threads. Prints the medians of each tenth of its steps.
+Watches `cse run` from outside, four times a second: memory of its own (resident, and neither
+mapped from files nor shared), open files and threads. Prints the medians of each tenth of its steps.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def _watch(run: subprocess.Popen[bytes]) -> Iterator[Sample]:
     process = psutil.Process(run.pid)
     with contextlib.suppress(psutil.Error):  # it has just ended
         while run.poll() is None:
-            memory, files, threads = process.memory_full_info().uss, process.num_fds(), process.num_threads()
+            memory, files, threads = process.memory_info(), process.num_fds(), process.num_threads()
             if (found := all_statuses()) and found[0].step:
-                yield found[0].step, memory / 2**20, files, threads
+                yield found[0].step, (memory.rss - memory.shared) / 2**20, files, threads
             time.sleep(SECONDS)
 
 

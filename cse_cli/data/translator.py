@@ -23,7 +23,7 @@ import torch
 from cse_cli.core.devices import Compute, choose, thread_setting, usable_threads
 from cse_cli.data.languages import Pair, instruction
 from registry.errors import CseError, RunFailedError, strangers_files
-from registry.models import digest, load_config, load_tokenizer, locate, quiet_transformers__X__
+from registry.models import check_files, digest, load_config, load_tokenizer, locate, quiet_transformers
 
 VERSION = "2"
 """Part of a translator's identity: raised when this file would translate the same sentence otherwise."""
