@@ -1,7 +1,7 @@
 """Whether a long run grows, and what a run leaves on the disk: `python -m benchmarks.long_run`.
 
-Watches `cse run` from outside, four times a second: memory of its own (resident, and neither
-mapped from files nor shared), open files and threads. Prints the medians of each tenth of its steps.
+Watches `cse run` from outside, four times a second: memory of its own (resident, neither shared
+nor mapped from files), open files and threads. Prints the medians of each tenth of its steps.
 """
 
 from __future__ import annotations

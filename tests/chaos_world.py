@@ -119,8 +119,8 @@ class Disk:
                         file.write(bytes(1 << 16))
                 file.truncate(max(file.tell() - room, 0))
             return
-        for pid in processes:
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+        for pid in processes:  # a page at least: torch's shared memory, which a full disk leaves alone, is a file too
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (max(room, 4096), resource.RLIM_INFINITY))
 
     def empty(self) -> None:
         """Give the room back."""
