@@ -70,7 +70,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 @contextmanager
-def strangers_files(what: str, action: str, kind: type[CseError] = MissingError) -> Iterator[None]:
+def errors_as_one(what: str, action: str, kind: type[CseError] = MissingError) -> Iterator[None]:
     """Make one message of whatever transformers, tokenizers or torch raise for files that are not as they should be.
 
     Args:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import fnmatch
-import hashlib
 import inspect
 import json
 import os
-import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from registry import hub
-from registry.errors import CseError, MissingError, strangers_files, suggestion
+from registry.errors import CseError, MissingError, errors_as_one, suggestion
+from registry.model_files import MARKS, check_files, complete, has_vocabulary, needed_files
 from registry.paths import expand_user, is_dir, is_file, state_directory
-from registry.repository import Repository, cache_folder
+from registry.repository import Repository
 
 PRETRAINED = Path(__file__).parent / "pretrained"
 """Models shipped with the package."""
@@ -26,24 +24,8 @@ PRETRAINED = Path(__file__).parent / "pretrained"
 EMBEDDINGS_ONLY = "cse_embeddings_only"
 """Key of a `config.json` whose checkpoint holds the embedding layer and nothing else."""
 
-_MARKS = ("config.json", "modules.json", "cse.json")
-_VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model", "tokenizer.model*", "*.spm")
-_CONTENT = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt", "*.model", "*.spm")
 
-_ADAPTER = "adapter_config.json"
-_SETTINGS = ("*.json", "*.txt", "*.model", "*.spm")
-_OTHER_FRAMEWORKS = ("tf_*", "flax_*", "*.h5.index.json", "*.msgpack.index.json")
-_WEIGHTS = (  # the first of these that a repository has
-    ("model.safetensors",),
-    ("model.safetensors.index.json", "model-?????-of-?????.safetensors"),
-    ("*.safetensors",),
-    ("pytorch_model.bin",),
-    ("pytorch_model.bin.index.json", "pytorch_model-?????-of-?????.bin"),
-    ("pytorch_model*.bin",),
-)
 _MOST_LAYERS = 1000
-_MODULE = re.compile(r"\d+_\w+")
-"""Folders of sentence-transformers' modules: 1_Pooling, 2_Dense."""
 
 
 @dataclass(frozen=True)
@@ -183,65 +165,6 @@ def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
     return ModelState(model, repository, None, None if about is None else about.bytes, licence)
 
 
-def needed_files(names: Sequence[str]) -> list[str]:
-    """Return which files of a repository are fetched: settings, vocabulary, and weights for PyTorch in one format."""
-    modules = {name.partition("/")[0] for name in names if name.count("/") == 1}
-    folders = ["", *(f"{folder}/" for folder in sorted(modules) if _MODULE.fullmatch(folder))]
-    chosen: list[str] = []
-    for folder in folders:
-        here = [name.removeprefix(folder) for name in names if name.startswith(folder)]
-        here = [name for name in here if "/" not in name and not _matching([name], _OTHER_FRAMEWORKS)]
-        settings = [name for name in _matching(here, _SETTINGS) if not name.endswith(".index.json")]
-        weights = next((_matching(here, patterns) for patterns in _WEIGHTS if _matching(here, patterns[-1:])), [])
-        chosen += [folder + name for name in (*settings, *weights)]
-    return chosen
-
-
-def complete(folder: Path) -> bool:
-    """Whether a snapshot that another program fetched holds configuration, all weights and a vocabulary."""
-    if not any((folder / name).is_file() for name in _MARKS):
-        return False
-    try:
-        shards = _shards(folder)
-    except ValueError:
-        return False
-    if shards and not any((folder / name).is_file() for name in ("model.safetensors", "pytorch_model.bin")):
-        weights = all((folder / shard).is_file() for shard in shards)
-    else:
-        weights = any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
-    return weights and _has_vocabulary(folder)
-
-
-def _shards(folder: Path) -> set[str]:
-    """Return the files that the weights' index names; none where there is no index.
-
-    Raises:
-        ValueError: It cannot be read, or leads out of the folder, where transformers would follow it.
-    """
-    for index in (*folder.glob("*.safetensors.index.json"), *folder.glob("pytorch_model*.index.json")):
-        try:
-            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{index.name} is no index of weights") from error
-        if odd := [shard for shard in shards if not isinstance(shard, str) or Path(shard).name != shard]:
-            raise ValueError(f"{index.name} names {odd[0]!r}, which is no file of this folder")
-        return shards
-    return set()
-
-
-def check_files(folder: Path) -> None:
-    """Refuse what transformers would follow out of a model's directory, or apply on some machines only.
-
-    Raises:
-        ValueError: The index of weights leads elsewhere, or there is an adapter.
-    """
-    _shards(folder)
-    if (folder / _ADAPTER).exists():
-        raise ValueError(
-            f"{_ADAPTER} adds an adapter of PEFT to it, but only where peft is installed: merge it into the weights"
-        )
-
-
 def _directory(model: str) -> Path | None:
     """Return a directory that the name itself means, or that `$CSE_MODELS` or this package have.
 
@@ -251,7 +174,7 @@ def _directory(model: str) -> Path | None:
     names = [model, *([] if "@" in model else _spellings(known(model)))]
     candidates = [expand_user(Path(model)), *(folder / name for folder in _local_folders() for name in names)]
     for candidate in candidates:
-        if any(is_file(candidate / name) for name in _MARKS):
+        if any(is_file(candidate / name) for name in MARKS):
             return candidate.absolute()
     directory = "/" in model and is_dir(candidates[0])
     if directory or model.startswith((".", "/", "~")) or model.count("/") > 1:
@@ -282,10 +205,6 @@ def _spellings(*models: KnownModel | None) -> list[str]:
     return [name for about in chosen if about is not None for name in (about.id, *about.names)]
 
 
-def _matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
-
-
 def local_names() -> list[str]:
     """Return the names `locate` finds without a network."""
     children = [child for folder in _local_folders() for child in _children(folder)]
@@ -307,41 +226,6 @@ def _children(folder: Path) -> list[Path]:
     return [child for child in folder.iterdir() if child.is_dir()] if folder.is_dir() else []
 
 
-def _has_vocabulary(folder: Path) -> bool:
-    return any(file for pattern in _VOCABULARIES for file in folder.glob(pattern))
-
-
-def digest(path: Path) -> str:
-    """Return 16 hex digits that change when the weights, the configuration or the vocabulary in `path` change."""
-    total = hashlib.sha256()
-    for file in sorted({file for pattern in _CONTENT for file in path.glob(pattern)}):
-        total.update(file.name.encode() + b"\0")
-        with file.open("rb") as stream:
-            total.update(hashlib.file_digest(stream, "sha256").digest())
-    return total.hexdigest()[:16]
-
-
-def weights_sha256(model: str) -> str:
-    """Return the SHA-256 of a model's file of weights; of several, that of their digests, by the names of the files.
-
-    In the hub's cache it is the name of a file's bytes. Others are read, a second a GB, before they are loaded from the
-    same memory of the system's.
-    """
-    path = locate(model)
-    files = [file for file in (*path.glob("*"), *path.glob("*/*")) if file.is_file()]
-    names = needed_files([file.relative_to(path).as_posix() for file in files])
-    digests = [_sha256(path / name) for name in sorted(names) if name.endswith((".safetensors", ".bin"))]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
-def _sha256(file: Path) -> str:
-    blob = file.resolve()
-    if re.fullmatch("[0-9a-f]{64}", blob.name) and blob.is_relative_to(cache_folder().resolve()):
-        return blob.name
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
-
-
 # --- loading ----------------------------------------------------------------------------------------------------------
 
 
@@ -359,7 +243,7 @@ def load_config(model: str) -> Any:
 
     path, about = locate(model), known(model)
     action = "give a model whose config.json names an architecture transformers knows"
-    with strangers_files(f"the configuration of model {model!r} in {path} cannot be read", action, CseError):
+    with errors_as_one(f"the configuration of model {model!r} in {path} cannot be read", action, CseError):
         if about is not None and about.model_type is not None:
             table = {"model_type": about.model_type} | json.loads((path / "config.json").read_text())
             settings = AutoConfig.for_model(**table)
@@ -377,13 +261,13 @@ def load_tokenizer(model: str) -> Any:
 
     quiet_transformers()
     path, about = locate(model), known(model)
-    if about is not None and about.tokenizer is not None and not _has_vocabulary(path):
+    if about is not None and about.tokenizer is not None and not has_vocabulary(path):
         path = locate(about.tokenizer)
     action = "put its tokenizer.json, or vocab.txt and tokenizer_config.json, into that directory"
-    if not _has_vocabulary(path):
+    if not has_vocabulary(path):
         # transformers would make a tokenizer that knows special tokens only.
         raise MissingError(f"model {model!r} in {path} has no tokenizer file", action)
-    with strangers_files(f"the tokenizer of model {model!r} in {path} cannot be loaded", action):
+    with errors_as_one(f"the tokenizer of model {model!r} in {path} cannot be loaded", action):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, **_config_for(model, path))
     _check_size(model, len(tokenizer))
     return tokenizer
@@ -440,7 +324,7 @@ def _load(model: str, settings: Any, random_weights: bool) -> Any:
     path = locate(model)
     options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "sdpa", **without_pooler(settings)}
     action = "give a directory with config.json and model.safetensors of the same model"
-    with strangers_files(f"the weights of model {model!r} in {path} cannot be loaded", action):
+    with errors_as_one(f"the weights of model {model!r} in {path} cannot be loaded", action):
         if random_weights:
             return AutoModel.from_config(settings, trust_remote_code=False, **options).eval()
         check_files(path)
@@ -472,7 +356,7 @@ def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]
         raise MissingError(f"model {model!r} in {path} holds an embedding layer only", "name a complete model")
     kind = "causal" if causal else "masked"
     action = f"name a {'decoder, such as Llama' if causal else 'BERT, DistilBERT or RoBERTa checkpoint'}"
-    with strangers_files(f"model {model!r} in {path} cannot be loaded as a {kind} language model", action, CseError):
+    with errors_as_one(f"model {model!r} in {path} cannot be loaded as a {kind} language model", action, CseError):
         check_files(path)
         loaded, report = (AutoModelForCausalLM if causal else AutoModelForMaskedLM).from_pretrained(
             path, config=settings, dtype=torch.float32, output_loading_info=True, trust_remote_code=False

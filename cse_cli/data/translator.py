@@ -22,8 +22,9 @@ import torch
 
 from cse_cli.core.devices import Compute, choose, thread_setting, usable_threads
 from cse_cli.data.languages import Pair, instruction
-from registry.errors import CseError, RunFailedError, strangers_files
-from registry.models import check_files, digest, load_config, load_tokenizer, locate, quiet_transformers
+from registry.errors import CseError, RunFailedError, errors_as_one
+from registry.model_files import check_files, digest
+from registry.models import load_config, load_tokenizer, locate, quiet_transformers
 
 VERSION = "2"
 """Part of a translator's identity: raised when this file would translate the same sentence otherwise."""
@@ -163,7 +164,7 @@ class Translator:
         quiet_transformers()
         dtype = torch.bfloat16 if self.compute.precision == "bf16" else torch.float32
         path, action = locate(self.settings.model), "give a translation model's directory or name"
-        with strangers_files(f"model {self.settings.model!r} cannot be loaded", action, CseError):
+        with errors_as_one(f"model {self.settings.model!r} cannot be loaded", action, CseError):
             check_files(path)
             model = AutoModelForSeq2SeqLM.from_pretrained(path, dtype=dtype, trust_remote_code=False)
         return model.to(self.compute.device).eval()

@@ -35,7 +35,8 @@ from cse_cli.training.trainer import Trainer
 from registry import ENCODERS, hub
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
-from registry.models import weights_sha256
+from registry.model_files import weights_sha256
+from registry.models import locate
 from registry.types import Evaluator
 
 AVERAGE = "eval/avg"
@@ -397,7 +398,7 @@ def _with_model(recipe: Recipe, encoder: str) -> Mapping[str, Any]:
 def _base_sha256(recipe: Recipe) -> str:
     """Return the digest of the weights that training starts from; empty where they are random or no model's."""
     of = _with_model(recipe, recipe.evaluate.encoder)
-    return "" if "model" not in of or of.get("random_weights") else weights_sha256(str(of["model"]))
+    return "" if "model" not in of or of.get("random_weights") else weights_sha256(locate(str(of["model"])))
 
 
 def _test_selected(recipe: Recipe) -> bool:

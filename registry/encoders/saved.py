@@ -32,7 +32,7 @@ from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
-from registry.errors import CseError, MissingError, strangers_files, suggestion
+from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
 from registry.models import load_config, load_tokenizer, locate
 from registry.types import Encoder
@@ -75,7 +75,7 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
         hint = suggestion(pooling, ALL_POOLINGS)
         raise CseError(f"unknown pooling {pooling!r}.{hint}", f"one of {', '.join(ALL_POOLINGS)}")
     folder = locate(model)
-    with strangers_files(f"the model in {folder} cannot be opened", "give a directory that cse or its authors wrote"):
+    with errors_as_one(f"the model in {folder} cannot be opened", "give a directory that cse or its authors wrote"):
         return _open(model, folder, pooling, template)
 
 

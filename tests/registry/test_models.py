@@ -13,10 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from registry import hub
 from registry.errors import CseError, MissingError, UnknownNameError
+from registry.model_files import complete, digest, needed_files, weights_sha256
 from registry.models import (
     PRETRAINED,
-    complete,
-    digest,
     find,
     known,
     known_models,
@@ -26,8 +25,6 @@ from registry.models import (
     local_names,
     locate,
     model_state,
-    needed_files,
-    weights_sha256,
 )
 from tests.tiny import tiny_bert
 
@@ -102,13 +99,13 @@ def test_digest_sees_weights_configuration_and_vocabulary(tmp_path):
 def test_the_weights_of_a_folder_are_read_and_several_files_are_one_digest(tmp_path):
     folder = tiny_bert(tmp_path)
     whole = (folder / "model.safetensors").read_bytes()
-    assert weights_sha256(str(folder)) == sha256(whole).hexdigest()
+    assert weights_sha256(folder) == sha256(whole).hexdigest()
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text("{}")
     for number in (2, 1):
         (folder / f"model-0000{number}-of-00002.safetensors").write_bytes(bytes(number))
     each = [sha256(bytes(number)).hexdigest() for number in (1, 2)]
-    assert weights_sha256(str(folder)) == sha256("".join(each).encode()).hexdigest()
+    assert weights_sha256(folder) == sha256("".join(each).encode()).hexdigest()
 
 
 def test_weights_in_the_cache_of_the_hub_are_not_read_again(tmp_path, monkeypatch):
@@ -119,7 +116,7 @@ def test_weights_in_the_cache_of_the_hub_are_not_read_again(tmp_path, monkeypatc
     blob.parent.mkdir()
     weights.rename(blob)
     weights.symlink_to(blob)
-    assert weights_sha256(f"someone/bert@{commit}") == "ab" * 32
+    assert weights_sha256(locate(f"someone/bert@{commit}")) == "ab" * 32
 
 
 def test_half_precision_checkpoints_load_as_float32_without_pooler():

@@ -9,7 +9,8 @@ import pytest
 
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError
-from registry.models import complete, load_tokenizer
+from registry.model_files import complete
+from registry.models import load_tokenizer
 from tests.registry.strange_models import STRANGE, TRACE, whole
 
 HARMLESS = {"quantised by nobody", "attention by nobody", "dtype of a number", "tokenizer of an unknown class"}

@@ -1,0 +1,129 @@
+"""The files of a model's directory: which of a repository are needed, whether all are there and safe, their digests."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from registry.repository import cache_folder
+
+MARKS = ("config.json", "modules.json", "cse.json")
+"""One of them makes a folder a model's directory."""
+
+_VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model", "tokenizer.model*", "*.spm")
+_CONTENT = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt", "*.model", "*.spm")
+_ADAPTER = "adapter_config.json"
+_SETTINGS = ("*.json", "*.txt", "*.model", "*.spm")
+_OTHER_FRAMEWORKS = ("tf_*", "flax_*", "*.h5.index.json", "*.msgpack.index.json")
+_WEIGHTS = (  # the first of these that a repository has
+    ("model.safetensors",),
+    ("model.safetensors.index.json", "model-?????-of-?????.safetensors"),
+    ("*.safetensors",),
+    ("pytorch_model.bin",),
+    ("pytorch_model.bin.index.json", "pytorch_model-?????-of-?????.bin"),
+    ("pytorch_model*.bin",),
+)
+_MODULE = re.compile(r"\d+_\w+")
+"""Folders of sentence-transformers' modules: 1_Pooling, 2_Dense."""
+
+
+def needed_files(names: Sequence[str]) -> list[str]:
+    """Return which files of a repository are fetched: settings, vocabulary, and weights for PyTorch in one format."""
+    modules = {name.partition("/")[0] for name in names if name.count("/") == 1}
+    folders = ["", *(f"{folder}/" for folder in sorted(modules) if _MODULE.fullmatch(folder))]
+    chosen: list[str] = []
+    for folder in folders:
+        here = [name.removeprefix(folder) for name in names if name.startswith(folder)]
+        here = [name for name in here if "/" not in name and not _matching([name], _OTHER_FRAMEWORKS)]
+        settings = [name for name in _matching(here, _SETTINGS) if not name.endswith(".index.json")]
+        weights = next((_matching(here, patterns) for patterns in _WEIGHTS if _matching(here, patterns[-1:])), [])
+        chosen += [folder + name for name in (*settings, *weights)]
+    return chosen
+
+
+def _matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def complete(folder: Path) -> bool:
+    """Whether a snapshot that another program fetched holds configuration, all weights and a vocabulary."""
+    if not any((folder / name).is_file() for name in MARKS):
+        return False
+    try:
+        shards = _shards(folder)
+    except ValueError:
+        return False
+    if shards and not any((folder / name).is_file() for name in ("model.safetensors", "pytorch_model.bin")):
+        weights = all((folder / shard).is_file() for shard in shards)
+    else:
+        weights = any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
+    return weights and has_vocabulary(folder)
+
+
+def has_vocabulary(folder: Path) -> bool:
+    """Whether a model's directory has a tokenizer."""
+    return any(file for pattern in _VOCABULARIES for file in folder.glob(pattern))
+
+
+def check_files(folder: Path) -> None:
+    """Refuse what transformers would follow out of a model's directory, or apply on some machines only.
+
+    Raises:
+        ValueError: The index of weights leads elsewhere, or there is an adapter.
+    """
+    _shards(folder)
+    if (folder / _ADAPTER).exists():
+        raise ValueError(
+            f"{_ADAPTER} adds an adapter of PEFT to it, but only where peft is installed: merge it into the weights"
+        )
+
+
+def _shards(folder: Path) -> set[str]:
+    """Return the files that the weights' index names; none where there is no index.
+
+    Raises:
+        ValueError: It cannot be read, or leads out of the folder, where transformers would follow it.
+    """
+    for index in (*folder.glob("*.safetensors.index.json"), *folder.glob("pytorch_model*.index.json")):
+        try:
+            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{index.name} is no index of weights") from error
+        if odd := [shard for shard in shards if not isinstance(shard, str) or Path(shard).name != shard]:
+            raise ValueError(f"{index.name} names {odd[0]!r}, which is no file of this folder")
+        return shards
+    return set()
+
+
+def digest(path: Path) -> str:
+    """Return 16 hex digits that change when the weights, the configuration or the vocabulary in `path` change."""
+    total = hashlib.sha256()
+    for file in sorted({file for pattern in _CONTENT for file in path.glob(pattern)}):
+        total.update(file.name.encode() + b"\0")
+        with file.open("rb") as stream:
+            total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()[:16]
+
+
+def weights_sha256(folder: Path) -> str:
+    """Return the SHA-256 of a model's file of weights; of several, that of their digests, by the names of the files.
+
+    In the hub's cache it is the name of a file's bytes. Others are read, a second a GB, before they are loaded from the
+    same memory of the system's.
+    """
+    files = [file for file in (*folder.glob("*"), *folder.glob("*/*")) if file.is_file()]
+    names = needed_files([file.relative_to(folder).as_posix() for file in files])
+    digests = [_sha256(folder / name) for name in sorted(names) if name.endswith((".safetensors", ".bin"))]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _sha256(file: Path) -> str:
+    blob = file.resolve()
+    if re.fullmatch("[0-9a-f]{64}", blob.name) and blob.is_relative_to(cache_folder().resolve()):
+        return blob.name
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
