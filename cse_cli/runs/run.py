@@ -18,7 +18,7 @@ from cse_cli.core.run_folder import RunFolder
 from cse_cli.data.requirements import fetch, requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
-from cse_cli.recipe.unusual import unusual
+from cse_cli.recipe.unusual import unusual, unusual_study
 from cse_cli.runs.driver import sole_driver
 from cse_cli.runs.executor import as_ended
 from cse_cli.runs.placement import Placement, choose_placement, place_runs
@@ -236,6 +236,8 @@ def run_studies(request: RunRequest) -> int:
 def _run_study(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
     with StudyScreen(plan.name, quiet=request.quiet) as screen, sole_driver("study", plan.study.name):
         screen.planned(plan)
+        for warning in unusual_study(plan.cells, len(plan.seeds)):
+            screen.warned(warning)
         _download((run.cell.load(run.seed).recipe for run in plan.open), screen)
         try:
             with place_runs(len(plan.open), request).open() as executor:

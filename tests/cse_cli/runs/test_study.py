@@ -128,12 +128,14 @@ def test_cells_of_one_experiment_run_once(folder, run, store):
     assert runs(store)[-1][3] == "twice/other/"
 
 
-def test_settings_of_the_command_line_are_of_every_cell(folder, run, store):
-    code, out, _ = run(grid(folder, "[0.05]"), "--set", "train.steps=2", "--seed", "4", "--json")
+def test_settings_of_the_command_line_are_of_every_cell_and_what_is_unusual_about_them_is_told(folder, run, store):
+    settings = ("--set", "train.steps=2", "--set", "train.warmup_steps=2")
+    code, out, err = run(grid(folder, "[0.05]"), *settings, "--seed", "4", "--json")
+    assert err.count("warning: train.warmup_steps = 2: in 2 steps the rate never comes to its peak") == 1
     (one,) = studies(out)
     assert (code, one["seeds"]) == (0, [4])
     assert [result["steps"] for result in one["results"]] == [2]
-    assert one["cells"][0]["set"] == ["losses.info_nce.temperature=0.05", "train.steps=2"]
+    assert one["cells"][0]["set"] == ["losses.info_nce.temperature=0.05", "train.steps=2", "train.warmup_steps=2"]
 
 
 def test_dry_run_builds_and_writes_nothing(folder, run, home):
