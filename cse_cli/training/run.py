@@ -130,8 +130,17 @@ def execute(job: Job, observer: Observer) -> Result:
 
 
 def _open_run(job: Job) -> tuple[tracking.Tracker, RunFolder]:
-    """Return the tracker of a new run, or of the one that is resumed, and its folder."""
-    base = "" if job.resume is not None else run_on_rank0(lambda: _base_sha256(job.loaded.recipe))
+    """Return the tracker of a new run, or of the one that is resumed, and its folder.
+
+    Raises:
+        CseError: The weights that the resumed run started from are others now; untrained parts come of them again.
+    """
+    base = run_on_rank0(lambda: _base_sha256(job.loaded.recipe))
+    if job.resume is not None and job.resume.base_sha256 not in ("", base):
+        raise CseError(
+            f"the weights that run {job.resume.run_id[:8]} started from are no longer those that it notes",
+            f"put them back, or start it again: cse run {job.resume.recipe}",
+        )
 
     def start() -> tracking.Tracker:
         if rank() > 0:

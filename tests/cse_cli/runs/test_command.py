@@ -309,6 +309,14 @@ def test_a_resumed_run_ends_like_an_unbroken_one(killed, file, run, store):
     assert statuses(store) == ["FINISHED", "FINISHED"]
 
 
+def test_a_run_whose_model_is_another_now_does_not_go_on(killed, run, store, monkeypatch):
+    monkeypatch.setattr("cse_cli.training.run.weights_sha256", lambda folder: "ab" * 32)
+    code, out, err = run("--resume", killed)
+    assert (code, out) == (2, "")
+    assert f"the weights that run {killed[:8]} started from are no longer those that it notes" in err
+    assert statuses(store) == ["KILLED"]
+
+
 def test_a_finished_run_is_not_resumed(killed, run):
     run("--resume", killed)
     code, out, err = run("--resume", killed)
