@@ -88,6 +88,7 @@ def tops(names: set[str]) -> set[str]:
 VIEWS = r"cse_cli\.(doctor|core\.(console|tables)|\w+\.(\w+_)?view|tuning\.live|data\.\w+)"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("library", "homes"),
     [

@@ -89,6 +89,7 @@ def stepper(name: str, parts: Small) -> Stepper:
     return Stepper(method, batches, recipe.train, Compute(DEVICE, "fp32"), 5, STEPS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", these(("mini/ifcl_en", "mini/mocose_en", "mini/simcse_en_mlm"), filter(trains, RECIPES))
 )

@@ -14,6 +14,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Small:
     return equality.parts(tmp_path_factory.mktemp("equality"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("recipe", ["simcse_en", "ifcl_en", "mocose_en"])
 def test_double_precision_takes_the_losses_no_further_than_rounding(recipe: str, plain: Small) -> None:
     found = equality.compared(recipe, plain, "cpu")

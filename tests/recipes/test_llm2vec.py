@@ -144,6 +144,7 @@ def test_a_plain_directory_is_evaluated(make, tmp_path, capsys):
     assert scored["scores"]["graded_pairs"]["spearman"] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     ["prompteol_en", "pretended_cot_en", "knowledge_enhancement_en", "metaeol_en", "echo_en", "token_prepending_en"],

@@ -81,6 +81,7 @@ def gradients(recipe: str, folder: Path, way: str, patch: pytest.MonkeyPatch) ->
     return found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("recipe", these(SOME, METHODS))
 def test_every_layout_gives_the_losses_and_gradients_of_the_padded_one(
     recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

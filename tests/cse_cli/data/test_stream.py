@@ -112,6 +112,7 @@ def test_a_resumed_stream_gives_the_batches_of_an_unbroken_one(tmp_path, world, 
                 assert equal(again.batch(later), batches[later][rank])
 
 
+@pytest.mark.exhaustive
 @settings(deadline=None, max_examples=15)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=6),

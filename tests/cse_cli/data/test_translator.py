@@ -37,6 +37,7 @@ FAMILIES = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("family", "options"), FAMILIES)
 @pytest.mark.parametrize("beams", [1, 3])
 def test_every_family_translates_the_same_whatever_the_batch(tmp_path, family, options, beams):

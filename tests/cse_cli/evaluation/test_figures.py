@@ -221,6 +221,7 @@ def shown(axes):
     return [each for each in axes.texts if each.get_text()]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ours", [(-1.9, 0.24), (-2.4, 0.19), (-1.2, 0.08), (-3.5, 0.02)])
 def test_names_in_the_plane_cover_each_other_nowhere(ours):
     one = with_plane()
@@ -233,6 +234,7 @@ def test_names_in_the_plane_cover_each_other_nowhere(ours):
     assert [(one, two) for place, one in enumerate(boxes) for two in boxes[:place] if one.overlaps(two)] == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["training_curve", "tasks_spearman", "similarity_dev", "alignment_uniformity_plane"])
 def test_nothing_is_cut_off_and_nothing_is_small(name):
     long = "A method with an unusually long title that says what is trained, on what, and how, in one sentence"
@@ -254,6 +256,7 @@ def test_titles_are_taken_literally():
 # What is written.
 
 
+@pytest.mark.exhaustive
 def test_vector_and_png_at_column_width(tmp_path):
     files = draw_run(with_plane(), SERIES, tmp_path, DATA)
     assert sorted(file.suffix for file in files) == [".png"] * 5 + [".svg"] * 5

@@ -62,6 +62,7 @@ def test_recipes_say_whether_they_run_here_and_what_they_need_otherwise(capsys):
     assert "info_nce" not in out
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("width", [80, 120])
 def test_nothing_is_cut_in_a_terminal(width, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)

@@ -68,6 +68,7 @@ def test_the_card_has_scores_over_all_seeds_the_command_and_metadata(
     assert "cse run recipe.toml --seed 0" in card
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("repository", "token", "fault", "code", "message"),
     [

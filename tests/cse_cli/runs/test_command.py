@@ -339,6 +339,7 @@ def test_changed_settings_are_named_with_both_values(killed, file, run, store):
     assert statuses(store) == ["KILLED"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", [["--seed", "9"], ["--set", "train.seed=9"]])
 @pytest.mark.parametrize("named", [True, False])
 def test_another_seed_is_a_changed_setting(killed, file, run, how, named):

@@ -97,6 +97,7 @@ def test_in_this_process_results_errors_and_pruned_runs_are_in_futures(file, few
     assert watch.steps == [0, 10, 20]
 
 
+@pytest.mark.exhaustive
 def test_jobs_are_taken_when_there_is_room(file, few_pairs, undrawn):
     taken: list[int] = []
 

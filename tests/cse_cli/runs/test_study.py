@@ -152,6 +152,7 @@ def test_dry_run_builds_and_writes_nothing(folder, run, home):
     assert "2 at once, each in a process of its own: cpu, cpu" in out
 
 
+@pytest.mark.exhaustive
 def test_a_cell_that_fails_does_not_stop_the_others(folder, run, store):
     grid(folder)
     (folder / "fails.toml").write_text(
@@ -175,6 +176,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(folder, run, store):
     assert "Traceback" not in err
 
 
+@pytest.mark.exhaustive
 def test_an_unfinished_run_is_taken_up(folder, run, store, monkeypatch):
     recipe_file = folder / "small.toml"
     recipe_file.write_text(recipe_file.read_text().replace("steps = 3", "steps = 6"))

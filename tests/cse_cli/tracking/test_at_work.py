@@ -252,6 +252,7 @@ class AsksToStop(SilentObserver):
             (find(self.run_id).path / "stop").touch()
 
 
+@pytest.mark.exhaustive
 def test_a_stopped_run_is_recorded_as_killed_and_goes_on_as_if_nothing_had_happened(
     store: Store, parts: Small, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -19,6 +19,7 @@ from cse_cli.tracking.reader import details, finished_results, list_runs
 from cse_cli.tracking.repair import damage, repair
 from cse_cli.tracking.store import Store, open_store
 from registry.errors import CseError
+from tests.chosen import these
 from tests.cse_cli.runs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store, points, result
 
@@ -74,7 +75,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("how", these(["gone"], DAMAGE))
 def test_a_lost_database_loses_no_run(how: str, home: Path) -> None:
     store = fresh_store(home)
     for seed in (1, 2, 3):

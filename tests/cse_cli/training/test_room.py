@@ -49,6 +49,7 @@ def files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", ["adamw", "rmsprop", "sgd"])
 def test_what_a_run_needs_is_what_it_writes(file, home, optimizer, monkeypatch):
     fresh_store(home)
@@ -101,6 +102,7 @@ def test_what_lies_there_already_is_not_asked_for_again(tmp_path):
     assert one.lacking(tmp_path) == 97_000_000
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("place", "number"),
     [

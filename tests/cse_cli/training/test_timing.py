@@ -225,6 +225,7 @@ def test_a_method_without_a_transformer_has_no_operations(parts: Small) -> None:
     assert watch.speed().model_flop_utilisation is None
 
 
+@pytest.mark.exhaustive
 def test_a_run_says_where_its_time_went(parts: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = recipe(tmp_path, parts, steps=12, evaluate_every=4)
     code, out, _ = cse("run", str(file), capsys=capsys)

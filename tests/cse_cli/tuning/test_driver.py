@@ -76,6 +76,7 @@ def test_going_on_adds_nothing_to_a_full_study_and_fills_a_raised_budget(tmp_pat
     assert len(trials(plan(tmp_path))) == 5
 
 
+@pytest.mark.exhaustive
 def test_the_values_are_the_same_each_time_also_after_an_interruption(tmp_path):
     whole = plan(tmp_path, trials=14, storage=f"sqlite:///{tmp_path}/whole.db")
     parts = plan(tmp_path, trials=7, storage=f"sqlite:///{tmp_path}/parts.db")
@@ -192,6 +193,7 @@ def test_a_run_is_gone_on_with_when_the_processes_of_the_killed_driver_have_left
         drive(asked)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("slots", [1, 2])
 def test_several_interrupted_trials_go_on_before_new_ones_begin(slots, tmp_path):
     asked = plan(tmp_path, trials=6)
@@ -304,6 +306,7 @@ def test_a_warning_of_one_among_several_says_whose_it_is(tmp_path):
         assert said in notes.heard
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sampler", ["tpe", "grid", "random"])
 def test_a_small_space_is_searched_to_its_end_and_no_point_twice(tmp_path, sampler):
     knobs = (
@@ -318,6 +321,7 @@ def test_a_small_space_is_searched_to_its_end_and_no_point_twice(tmp_path, sampl
     assert sorted(done) == [(b, s) for b in (8, 16, 24, 32) for s in ("constant", "linear")]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sampler", samplers.SAMPLERS)
 def test_every_sampler_stays_in_the_range(tmp_path, sampler):
     knobs = (knob(), knob("train.weight_decay", low=0.0, high=0.1, log=False, default=0.0))

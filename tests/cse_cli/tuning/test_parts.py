@@ -124,6 +124,7 @@ def test_a_name_that_lies_in_two_places_is_ambiguous():
         )
 
 
+@pytest.mark.exhaustive
 def test_a_search_over_parts(tmp_path, capsys):
     file = recipe(tmp_path)
     parameters = tuple(space(file, LOSS, QUEUE, names=["temperature", "queue.length"]).values())
@@ -167,6 +168,7 @@ def test_a_search_over_parts(tmp_path, capsys):
     assert drive(asked.model_copy(update={"trials": 26}), score)[1].ran == 2
 
 
+@pytest.mark.exhaustive
 def test_every_point_of_a_space_of_parts_is_tried_once(tmp_path):
     parameters = tuple(space(recipe(tmp_path), LOSS, QUEUE, ranges=["queue.fifo.length=64..128:32"]).values())
     # Three losses times no queue, one queue of three lengths, one of a given length.

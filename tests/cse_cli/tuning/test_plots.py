@@ -20,6 +20,7 @@ def test_without_a_complete_trial_nothing_is_drawn(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("trials", [1, 6])
 def test_one_parameter_has_no_importance(trials, tmp_path):
     drive(plan(tmp_path, trials=trials, parameters=(knob(low=1e-4),)))  # the recipe's own value lies outside
@@ -27,6 +28,7 @@ def test_one_parameter_has_no_importance(trials, tmp_path):
     assert names(files) == ["history.png", "history.svg", "slice.png", "slice.svg"]
 
 
+@pytest.mark.exhaustive
 def test_figures_are_the_same_bytes_each_time_and_need_no_plotly(tmp_path):
     schedule = knob("train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear")
     drive(plan(tmp_path, trials=8, parameters=(knob(), schedule)))

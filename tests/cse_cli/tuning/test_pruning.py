@@ -34,6 +34,7 @@ def test_the_median_ends_a_trial_that_is_behind(slots, tmp_path):
     assert [t.score for t in read_trials(load_study(None, "search")) if t.state == "pruned"] == [3.0] * 6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", these(["median"], samplers.PRUNERS))
 @pytest.mark.parametrize("seeds", [(), (0, 1, 2, 3, 4)])
 def test_every_pruner_keeps_the_best_trial(tmp_path, name, seeds):

@@ -99,6 +99,7 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
     assert not list(runs().glob("*/model"))
 
 
+@pytest.mark.exhaustive
 def test_the_first_trial_is_the_recipe_and_others_are_no_results_of_it(asked):
     outcome = search(asked)
     hashes = [run.tags["cse.recipe_hash"] for run in below(outcome.run_id)]
@@ -107,6 +108,7 @@ def test_the_first_trial_is_the_recipe_and_others_are_no_results_of_it(asked):
     assert finished_results() == []
 
 
+@pytest.mark.exhaustive
 def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, capsys):
     class Always(optuna.pruners.BasePruner):
         def prune(self, study, trial):
@@ -130,6 +132,7 @@ def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, ca
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -163,6 +166,7 @@ def test_a_collapse_ends_its_trial_alone(asked, monkeypatch):
     assert reason.startswith("step 1: collapse: mean cosine")
 
 
+@pytest.mark.exhaustive
 def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
     real = trial_module.TrialObserver.stepped
 
@@ -217,6 +221,7 @@ def test_a_trial_whose_first_seeds_lose_is_given_up(asked, monkeypatch):
     assert (pruned.status, pruned.tags["cse.pruned"]) == ("FINISHED", "true")
 
 
+@pytest.mark.exhaustive
 def test_a_stopped_trial_of_several_seeds_goes_on_with_the_seed_it_was_at(asked, monkeypatch):
     real = trial_module.TrialObserver.stepped
 

@@ -56,6 +56,7 @@ def test_weights_are_those_of_each_head_by_hand(tmp_path, make, rows):
             assert not attentions[block][row, :, :, length:].any()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("pooling", ["cls", "mean", "first_last"])
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta, tiny_electra])

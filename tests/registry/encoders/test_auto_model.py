@@ -69,6 +69,7 @@ def test_vectors_are_those_of_the_models_own_forward(tmp_path, make, pooling):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("make", MAKERS)

@@ -33,6 +33,7 @@ def vectors(encoder, texts=TEXTS, length=12):
     return encoder.represent(encoder.vocabulary.pad(encoder.vocabulary.ids(texts, length)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("values", [*PLAIN, *OWN])
 @pytest.mark.parametrize("make", MAKERS)
 def test_an_export_comes_back_exactly(tmp_path, make, values):

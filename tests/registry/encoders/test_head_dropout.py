@@ -60,6 +60,7 @@ def test_equals_the_blocks_by_hand(tmp_path, monkeypatch, way, hidden_read):
         torch.testing.assert_close(found[row], states[0], atol=1e-9, rtol=0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
 @pytest.mark.parametrize("pooling", ["cls", "mean", "last2"])

@@ -196,6 +196,7 @@ def scikit(features, labels, train, l2):
     return fitted.fit(padded[train], labels[train]).coef_.T
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("classes", [2, 3, 5])
 @pytest.mark.parametrize(("rows", "width", "scale"), [(40, 3, 1.0), (150, 12, 0.2), (90, 30, 5.0)])
 def test_the_optimum_is_scikit_learn_s(classes, rows, width, scale):
