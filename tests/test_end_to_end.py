@@ -45,7 +45,7 @@ def run(recipe: str, parts: Small, *more: str, seed: int = 5) -> Result:
     return execute(Job(loaded, seed, "cpu"), SilentObserver())
 
 
-@pytest.mark.parametrize("name", list(filter(trains, NAMES)))
+@pytest.mark.parametrize("name", these(distinct(filter(trains, NAMES), "loss", "encoder"), filter(trains, NAMES)))
 def test_two_steps(name, parts, home):
     changed, dropped = parts.options(load(name).recipe)
     loaded = load(name, [*changed, "train.steps=2", "evaluate.untrained=false"], [*dropped, "evaluate.select"])
