@@ -34,6 +34,7 @@ from registry.paths import make_folder
 SUFFIX = ".db"
 _JOURNAL = ".journal"
 """Of the files that earlier versions kept studies in."""
+_MAKING_SECONDS = 5.0
 _CONNECT_SECONDS = 8
 _BUSY_SECONDS = 60
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
@@ -118,7 +119,7 @@ class Address:
         if self.own and self.file is not None:
             make_folder(self.file.parent)
             _take_over_journal(self.own, self.file)
-            if self.file.is_file() and not self.file.stat().st_size:
+            if _stays_empty(self.file):
                 warnings.warn(f"{self.file} is empty: its trials are lost, and the search begins anew", stacklevel=4)
         if host and port and not host.startswith("/"):
             socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
@@ -128,6 +129,16 @@ class Address:
                 return RDBStorage(self.url.render_as_string(hide_password=False), arguments)
             time.sleep(wait)
         return RDBStorage(self.url.render_as_string(hide_password=False), arguments)
+
+
+def _stays_empty(file: Path) -> bool:
+    """Return whether a database has lost its content; one that another process is making is empty for a moment."""
+    until = time.monotonic() + _MAKING_SECONDS
+    while file.is_file() and not file.stat().st_size:
+        if time.monotonic() > until:
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def address(storage: str | None, name: str) -> Address:
