@@ -244,7 +244,7 @@ def test_a_killed_process_keeps_its_whole_shards_and_leaves_no_process(tmp_path,
     environment = os.environ | {"CSE_TOKENIZE_PROCESSES": count, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "long.txt")]
     running = subprocess.Popen(command, env=environment, start_new_session=True)
-    waited(lambda: files(home))
+    waited(lambda: "00000-262144.arrow" in files(home))
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert files(home) == ["00000-262144.arrow"]
