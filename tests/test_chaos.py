@@ -121,7 +121,7 @@ class World:
         question.hear(code, said)
         LOG.info("%s ended with %s", question.kind, code)
         is_lost = question.kind == "run" and NO_CHECKPOINT in said  # it starts anew
-        is_early = code == 1 and not said  # a signal before the process has become `cse`
+        is_early = code == 1 and not said  # `multiprocessing` ends a fork so that is interrupted before it is `cse`
         if "Traceback" in said or not (code in codes or is_lost or is_early):
             self.faults.append(f"{question.kind} ended with {code}:\n{said}")
             LOG.error(self.faults[-1])
