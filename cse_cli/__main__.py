@@ -20,6 +20,7 @@ def main() -> None:
     A run has handlers of its own while it is recorded (`tracking.signals`); these are for before and after, where the
     system's would end the process without closing anything. A signal that is ignored, as under nohup, stays ignored.
     """
+    os.environ["PYTHONSAFEPATH"] = "1"  # no process started from here imports modules of the current folder
     caught: list[int] = []
 
     def leave(number: int, _frame: FrameType | None) -> None:

@@ -91,6 +91,11 @@ def _end(error: Exception) -> Never:
         _exit("stopped: nothing was changed", 1)
     if hasattr(error, "format_message"):  # an option that there is not, or a value that it does not take
         _exit(_usage(error), 2)
+    if isinstance(error, RuntimeError | MemoryError):
+        from cse_cli.core.devices import missing_memory
+
+        if (said := missing_memory(error)) is not None:
+            _exit(f"{said}\n  → lower the batch size or the length of sentences", 1)
     raise error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
@@ -15,6 +16,20 @@ from registry.distributed import world_size
 from registry.errors import CseError
 
 Precision = Literal["fp32", "bf16", "fp16"]
+
+
+_CPU_ALLOCATOR = re.compile(r"DefaultCPUAllocator: .* tried to allocate (\d+) bytes")
+
+
+def missing_memory(error: BaseException) -> str | None:
+    """Return what an error says about memory that is not there; None for any other error.
+
+    torch has a class of errors for the memory of GPUs alone.
+    """
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return str(error) or "no memory is left"
+    asked = _CPU_ALLOCATOR.search(str(error)) if isinstance(error, RuntimeError) else None
+    return asked and f"this machine has no {int(asked[1]) / 1e9:,.1f} GB of memory, asked for at once"
 
 
 @dataclass(frozen=True)

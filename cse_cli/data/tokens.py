@@ -14,6 +14,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -24,7 +25,7 @@ from cse_cli.core import paths
 from cse_cli.core.devices import usable_threads
 from cse_cli.core.processes import end_with_parent
 from registry import hub
-from registry.errors import CseError, DiskError
+from registry.errors import CseError, DiskError, RunFailedError
 from registry.paths import make_folder, no_room, write_atomically
 from registry.tokens import Vocabulary
 
@@ -251,8 +252,8 @@ def _make_in_processes(
     done, counted = context.Value("q", 0), 0
     arguments = (tokeniser, tokeniser.vocabulary.fingerprint, done, hub.used(), max(1, usable_threads() // number))
     with ProcessPoolExecutor(number, context, _start_worker, arguments) as pool:
-        waiting = {pool.submit(_write_shard, shard) for shard in shards}
         try:
+            waiting = {pool.submit(_write_shard, shard) for shard in shards}
             while waiting:
                 ended, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
                 now = done.value
@@ -260,6 +261,11 @@ def _make_in_processes(
                 counted = now
                 for each in ended:
                     each.result()
+        except BrokenProcessPool as error:
+            raise RunFailedError(
+                "a process that tokenised was killed; memory may be short",
+                f"run it again, or with CSE_TOKENIZE_PROCESSES={number // 2}; what is tokenised is kept",
+            ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 from typing import Annotated
@@ -265,6 +267,7 @@ def _serve(wanted: int | None, no_browser: bool) -> None:
         "MLFLOW_BACKEND_STORE_URI": store.uri,  # and not as an argument: every user sees those, with the password
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PYTHONSAFEPATH": "1",  # MLflow starts uvicorn by `python -m`, which imports from the current folder
     }
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it in the same way
     is_up = False
@@ -302,7 +305,7 @@ def _server(port: int) -> list[str]:
         "--allowed-hosts": _ALLOWED_HOSTS,
         "--port": str(port),
         "--workers": "1",
-        "--uvicorn-opts": "--log-level warning",
+        "--uvicorn-opts": f"--log-level warning --app-dir {shlex.quote(sysconfig.get_path('purelib'))}",  # not "."
     }
     command = [sys.executable, "-P", "-m", "cse_cli.tracking.server", str(os.getpid())]
     return [*command, *(part for pair in options.items() for part in pair)]

@@ -9,11 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from cse_cli import tracking
 from cse_cli.core.console import Observer, Pruned, RunInfo
-from cse_cli.core.devices import choose, limit_torch_threads
+from cse_cli.core.devices import choose, limit_torch_threads, missing_memory
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
 from cse_cli.core.environment import environment, git_commit, without_password
 from cse_cli.core.formatting import to_toml
@@ -189,15 +187,17 @@ def _trainer(prepared: Prepared, folder: Path, tracker: tracking.Tracker, observ
 
 @contextmanager
 def _messages(folder: RunFolder, observer: Observer) -> Iterator[None]:
-    """Say how to go on after an interruption; turn a device without memory into a message."""
+    """Say how to go on after an interruption; turn memory that is not there into a message."""
     try:
         yield
     except (KeyboardInterrupt, tracking.Terminated):
         observer.stopped(folder.run_id if folder.is_made() else None)
         raise
-    except torch.OutOfMemoryError as error:
+    except (RuntimeError, MemoryError) as error:
+        if (said := missing_memory(error)) is None:
+            raise
         raise RunFailedError(
-            f"run {folder.run_id[:8]}: {error}", "lower train.batch_size or data.max_length, or train in bf16"
+            f"run {folder.run_id[:8]}: {said}", "lower train.batch_size or data.max_length, or train in bf16"
         ) from error
 
 

@@ -51,6 +51,13 @@ def statuses(store: Store) -> list[str]:
     return [one.info.status for one in found]
 
 
+def throw(error: Exception) -> Callable[..., Taken]:
+    def thrown(*_: Any) -> Taken:
+        raise error
+
+    return thrown
+
+
 # What is asked for.
 
 
@@ -249,14 +256,20 @@ def test_text_longer_than_the_model_takes_is_refused(file, run, store):
     assert "data.max_length = 100, but encoder 'online' takes at most 64 tokens" in err
 
 
-def test_a_full_device_is_a_message(file, run, store, monkeypatch):
-    def full(*_: Any) -> Taken:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
-    monkeypatch.setattr(Stepper, "take", full)
+@pytest.mark.parametrize(
+    ("take", "said"),
+    [
+        (throw(torch.OutOfMemoryError("Tried to allocate 2.00 GiB.")), "Tried to allocate 2.00 GiB."),
+        (throw(MemoryError()), "no memory is left"),
+        (lambda *_: torch.empty(10**14), "this machine has no 400,000.0 GB of memory, asked for at once"),
+    ],
+)
+def test_memory_that_is_not_there_is_a_message(take, said, file, run, store, monkeypatch):
+    monkeypatch.setattr(Stepper, "take", take)
     code, out, err = run(file)
     assert (code, out) == (1, "")
-    assert "Tried to allocate 2.00 GiB.\n  → lower train.batch_size" in err
+    assert f"{said}\n  → lower train.batch_size" in err
+    assert "Traceback" not in err
     assert statuses(store) == ["FAILED"]
 
 
