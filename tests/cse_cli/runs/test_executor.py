@@ -67,7 +67,14 @@ def ended(executor: Executor, future: Future[Result]) -> Future[Result]:
 
 
 def processes() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if "cse_cli.runs.worker" in " ".join(one.cmdline())]
+    return [one for one in psutil.Process().children() if is_worker(one)]
+
+
+def is_worker(process: psutil.Process) -> bool:
+    try:
+        return "cse_cli.runs.worker" in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False
 
 
 def kill_worker(times: int, at: int = 20, number: int = signal.SIGKILL) -> Act:
