@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants, snapshot_download
 
-from registry import hub, transfer
+from registry import hub
 from registry.errors import DiskError, MissingError, UnknownNameError
 from registry.repository import Repository
 from tests.fake_hub import server
