@@ -16,8 +16,9 @@ from tests.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
 
-SECONDS = 10.0
-"""Longest time from a death to the end of the command."""
+SECONDS = 20.0
+"""Longest time from a death to the end of the command: 4.5 and 6.1 s on two cores with 12 processes ready to run; for
+ever where nobody notices."""
 
 
 @pytest.fixture
