@@ -6,6 +6,7 @@ read. Rank 0 tells this process through a socket in that folder how the run goes
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ import pickle
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -61,6 +63,7 @@ def run_in_processes(job: Job, processes: int, observer: Observer) -> Result:
         except ChildFailedError as error:
             raise _root_cause(folder, error.failures, processes) from None
         except SignalException as signalled:
+            _end_rendezvous(signalled)
             if signalled.sigval == signal.SIGINT:
                 raise KeyboardInterrupt from None
             raise Terminated(128 + signalled.sigval) from None
@@ -94,6 +97,16 @@ def _heard(folder: JobFolder, observer: Observer) -> Iterator[None]:
             with suppress(OSError), Client(folder.address) as last:  # wakes a thread that nobody has called
                 last.send(None)
             thread.join(_LAST_WORDS_SECONDS)
+
+
+def _end_rendezvous(signalled: SignalException) -> None:
+    """End the thread that keeps torch's rendezvous alive, which a signal leaves at work, from this thread.
+
+    It ends when the rendezvous is collected as garbage. Where that thread itself did so, a traceback was printed: none
+    can wait for its own end.
+    """
+    traceback.clear_frames(signalled.__traceback__)
+    gc.collect()
 
 
 def _config(processes: int, logs: Path) -> LaunchConfig:

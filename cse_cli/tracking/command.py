@@ -283,7 +283,7 @@ def _serve(wanted: int | None, no_browser: bool) -> None:
                 return
             finally:
                 _stop(process)
-        if wanted is not None or _is_free(port):
+        if wanted is not None or not _was_taken(port, log):
             break
     raise TrackingError(f"the MLflow server ended, or does not answer: {_last_line(log)}", f"see {log}")
 
@@ -335,6 +335,11 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _was_taken(port: int, log: Path) -> bool:
+    """Return whether a server ended because another program has its port, or had it: one needs seconds to end."""
+    return not _is_free(port) or "address already in use" in log.read_text(encoding="utf-8", errors="replace").lower()
 
 
 def _last_line(log: Path) -> str:

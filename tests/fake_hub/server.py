@@ -16,6 +16,7 @@ Faults are rules, the first match wins; POST them as a JSON list to /_faults, GE
     {"match": "resolve/.*safetensors", "method": "GET", "status": 500, "times": 3, "headers": {"Retry-After": "2"}}
     {"match": "...", "hang": 60}              # accept, answer nothing for so many seconds
     {"match": "...", "delay": 3}              # the right answer, late
+    {"match": "...", "until": threading.Event()}  # the right answer, once that is set
     {"match": "...", "drop_after": 200000}    # close the connection in the middle of the body
     {"match": "...", "corrupt": true}         # right length, wrong bytes
     {"match": "...", "truncate": 1000}        # a whole answer that is shorter, its Content-Length too
@@ -260,6 +261,8 @@ class Handler(BaseHTTPRequestHandler):
     def refuse(self, rule: Fault) -> bool:
         """Meet a fault that takes the place of the answer; return whether it did."""
         time.sleep(rule.get("delay", 0))
+        if "until" in rule:
+            rule["until"].wait(60)
         if "hang" in rule:
             time.sleep(rule["hang"])
             self.close_connection = True

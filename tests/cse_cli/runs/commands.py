@@ -108,6 +108,9 @@ def ended(process: Forked, seconds: float = 200) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def gone(processes: Iterator[psutil.Process] | list[psutil.Process], seconds: float = 15) -> bool:
-    """Tell whether all of them have ended."""
+def gone(processes: Iterator[psutil.Process] | list[psutil.Process], seconds: float = 24) -> bool:
+    """Tell whether all of them have ended, and not been killed for that: `end_with_parent` does so after 25 seconds.
+
+    15 were too few for a server of MLflow on two cores with 19 processes ready to run.
+    """
     return not psutil.wait_procs(list(processes), timeout=seconds)[1]

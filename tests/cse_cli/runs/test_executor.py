@@ -16,7 +16,7 @@ from cse_cli.core.console import Pruned, RunInfo, SilentObserver
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import find, is_finished, log_of
 from cse_cli.recipe.load import load
-from cse_cli.runs.executor import Executor, LocalExecutor, SerialExecutor, as_ended
+from cse_cli.runs.executor import PATIENCE_SECONDS, Executor, LocalExecutor, SerialExecutor, as_ended
 from cse_cli.tracking.reader import list_names
 from cse_cli.training.build import Job
 from registry.errors import CseError, MissingError, RunFailedError
@@ -67,10 +67,17 @@ def ended(executor: Executor, future: Future[Result]) -> Future[Result]:
 
 
 def processes() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if "cse_cli.runs.worker" in " ".join(one.cmdline())]
+    return [one for one in psutil.Process().children() if is_worker(one)]
 
 
-def kill_worker(times: int, at: int = 20, number: int = signal.SIGKILL) -> Act:
+def is_worker(process: psutil.Process) -> bool:
+    try:
+        return "cse_cli.runs.worker" in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False
+
+
+def kill_worker(times: int, at: int = 20) -> Act:
     """Kill the only worker so many times, each when step `at` is scored."""
     left = [times]
 
@@ -78,7 +85,7 @@ def kill_worker(times: int, at: int = 20, number: int = signal.SIGKILL) -> Act:
         if step == at and left[0]:
             left[0] -= 1
             (worker,) = processes()
-            os.kill(worker.pid, number)
+            os.kill(worker.pid, signal.SIGKILL)
 
     return act
 
@@ -192,18 +199,31 @@ class TestLocalExecutor:
         assert find(watch.run_ids[0]).run_id == watch.run_ids[0]
 
     def test_a_process_that_hangs_is_killed(self, file):
-        with LocalExecutor(["cpu"], patience=40.0) as executor:
-            watch = Watch(kill_worker(1, number=signal.SIGSTOP))
+        hung: list[psutil.Process] = []
+
+        class Patient(Watch):
+            def warned(self, text: str) -> None:
+                super().warned(text)
+                executor._patience = PATIENCE_SECONDS  # the next process may need a minute to start
+
+        def hang(step: int) -> None:
+            if step == 20 and not hung:
+                hung.extend(processes())
+                hung[0].suspend()
+                executor._patience = 2.0
+
+        watch = Patient(hang)
+        with LocalExecutor(["cpu"]) as executor:
             assert ended(executor, executor.submit(job(file), watch)).result().steps == 40
         assert watch.done == [0, 10]
         (told,) = (text for text in watch.warnings if "process" in text)
-        assert "its process told nothing for 40 s and was killed; it goes on from the last checkpoint" in told
+        assert "its process told nothing for 2 s and was killed; it goes on from the last checkpoint" in told
 
     def test_left_by_an_error_all_runs_are_stopped_and_can_go_on(self, file):
         workers: list[psutil.Process] = []
 
         def interrupt(_step: int) -> None:
-            if all(10 in one.steps for one in watches):
+            if not workers and all(10 in one.steps for one in watches):  # once: the other run may tell of more
                 workers.extend(processes())
                 raise KeyboardInterrupt  # as Ctrl-C does, here
 

@@ -32,7 +32,7 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def answers(port: int) -> bool:
-    with contextlib.suppress(OSError), DIRECT.open(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+    with contextlib.suppress(OSError), DIRECT.open(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
         return bool(answer.status == 200)
     return False
 
@@ -103,34 +103,56 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
     assert (shown.err.count("does not answer"), shown.err.count("answers again")) == (1, 1)
 
 
+one_by_one = pytest.mark.xdist_group("ports from 5000 up")
+"""Of tests whose servers choose a port: what one takes and frees, another beside it would take."""
+
+
+@contextlib.contextmanager
+def ui() -> Iterator[subprocess.Popen[str]]:
+    """Start `cse ui`; it is gone after the block, also when the test fails."""
+    command = [sys.executable, "-m", "cse_cli", "ui", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Return the address that `cse ui` shows, and the page there; fail with its message if it ends instead."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    line = process.stdout.readline().strip()
+    assert line, process.stderr.read()
+    url, _, page = line.partition("/#/")
+    return url, page
+
+
 def status(address: str, host: str) -> int:
     """Return what a server answers to a browser that knows it by the name `host`."""
-    with contextlib.closing(http.client.HTTPConnection(address, timeout=10)) as connection:
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
         connection.request("GET", "/ajax-api/2.0/mlflow/experiments/search?max_results=1", headers={"Host": host})
         return connection.getresponse().status
 
 
 @pytest.mark.process
+@one_by_one
 def test_two_at_once_come_up_on_the_loopback_for_its_own_names_and_go_with_ctrl_c(store: Store) -> None:
     tracker = tracking.start("run", {}, {}, experiment="mini/simcse_en")
     tracker.finish("FINISHED")
     place = store.client.get_run(tracker.run_id).info.experiment_id
 
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "cse_cli", "ui", "--no-browser"]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    with start() as first, start() as second:
-        addresses = []
+    with ui() as first, ui() as second:
+        addresses, servers = [], []
         for process in (first, second):
-            assert process.stdout is not None
-            url, _, page = process.stdout.readline().strip().partition("/#/")
+            url, page = said(process)
             assert page == f"experiments/{place}/runs?workflowType=machine_learning&viewStateShareKey=cse"
             assert url.startswith("http://127.0.0.1:")
             addresses.append(url.removeprefix("http://"))
+            servers += psutil.Process(process.pid).children(recursive=True)
         assert len(set(addresses)) == 2
         for address, process in zip(addresses, (first, second), strict=True):
-            with DIRECT.open(f"http://{address}/", timeout=10) as answer:
+            with DIRECT.open(f"http://{address}/", timeout=60) as answer:
                 assert b"<html" in answer.read()
             assert [status(address, host) for host in (address, "localhost:8000", "localhost")] == [200] * 3
             assert [status(address, host) for host in ("example.org", "10.example.org", "10.0.0.1:80")] == [403] * 3
@@ -138,21 +160,20 @@ def test_two_at_once_come_up_on_the_loopback_for_its_own_names_and_go_with_ctrl_
         for process in (first, second):
             assert process.wait(timeout=30) == 0
             assert "Traceback" not in (process.stderr.read() if process.stderr else "")
-    assert not any(answers(int(address.rpartition(":")[2])) for address in addresses)
+    assert len(servers) == 4
+    assert gone(servers)  # its port may be another test's by now
 
 
 @pytest.mark.process
+@one_by_one
 def test_the_server_ends_when_the_command_is_killed(store: Store) -> None:
-    command = [sys.executable, "-m", "cse_cli", "ui", "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        port = int(process.stdout.readline().partition("/#/")[0].rpartition(":")[2])
+    with ui() as process:
+        port = int(said(process)[0].rpartition(":")[2])
         servers = psutil.Process(process.pid).children(recursive=True)
         assert answers(port)
         process.kill()
     assert len(servers) == 2
     assert gone(servers)
-    assert not answers(port)
 
 
 def test_a_port_in_use_is_refused_and_passed_over() -> None:
@@ -233,6 +254,7 @@ def test_a_port_that_another_was_faster_to_take_is_not_shown_as_ours(
 
 
 @pytest.mark.process
+@one_by_one
 def test_where_another_was_faster_to_take_a_port_that_nobody_asked_for_the_next_one_is_taken(
     store: Store, others: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

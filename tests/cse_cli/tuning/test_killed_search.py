@@ -65,8 +65,9 @@ def test_a_search_with_workers_and_driver_killed(command, tmp_path, home):
     for done in (2, 4):
         until(lambda least=done: settled() >= least, driver, seconds=400)
         time.sleep(chance.random())
-        until(training, driver)  # one that is killed between two trials has none to try again
-        os.kill(chance.choice(training()), signal.SIGKILL)
+        at_work = []
+        until(lambda seen=at_work: bool(seen.extend(training()) or seen), driver)  # between two trials it has none
+        os.kill(chance.choice(at_work), signal.SIGKILL)
     until(lambda: settled() >= 6, driver, seconds=400)
     time.sleep(chance.random())
     workers = below(driver)
