@@ -13,6 +13,7 @@ import pytest
 from registry import REGISTRIES
 
 ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.xdist_group("code")  # each file is parsed once
 KINDS = {registry.kind for registry in REGISTRIES}
 HEAVY = ("torch", "transformers", "mlflow", "datasets", "pandas", "scipy", "optuna")
 METHODS = {
@@ -44,6 +45,11 @@ def tree(module: str) -> ast.Module:
     return ast.parse(FILES[module].read_text(encoding="utf-8"), filename=str(FILES[module]))
 
 
+@cache
+def nodes(module: str) -> list[ast.AST]:
+    return list(ast.walk(tree(module)))
+
+
 def package(module: str) -> str:
     return module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
 
@@ -60,9 +66,10 @@ def imported(module: str, node: ast.AST) -> Iterator[str]:
             yield f"{base}.{alias.name}" if f"{base}.{alias.name}" in FILES else base
 
 
+@cache
 def imports(module: str) -> set[str]:
     """Return everything a module imports, inside functions too."""
-    return {name for node in ast.walk(tree(module)) for name in imported(module, node)}
+    return {name for node in nodes(module) for name in imported(module, node)}
 
 
 def at_top(module: str) -> set[str]:
@@ -110,7 +117,7 @@ def kind_of(module: str) -> str | None:
 @cache
 def is_component(module: str) -> bool:
     """Tell whether a module registers something; other files of the folder are helpers."""
-    decorators = (d for node in ast.walk(tree(module)) if isinstance(node, ast.ClassDef) for d in node.decorator_list)
+    decorators = (d for node in nodes(module) if isinstance(node, ast.ClassDef) for d in node.decorator_list)
     return kind_of(module) is not None and any(".register(" in ast.unparse(decorator) for decorator in decorators)
 
 
@@ -174,7 +181,7 @@ def test_no_file_is_longer_than_500_lines():
 
 
 def functions(module: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (node for node in nodes(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def test_no_function_is_longer_than_60_lines():
@@ -212,7 +219,7 @@ def test_files_are_read_line_by_line():
     split = [
         (module, node.lineno)
         for module in FILES
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Attribute) and node.attr == "splitlines" and ".read" in ast.unparse(node.value)
     ]
     assert split == []
@@ -235,7 +242,7 @@ def branches(node: ast.AST) -> list[ast.AST]:
 
 def compared(module: str) -> Iterator[str]:
     """Yield every text a module's decisions depend on."""
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         for place in branches(node):
             for leaf in ast.walk(place):
                 if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str):
@@ -265,13 +272,13 @@ MUST_HAVE = {
 
 def test_nothing_is_loaded_that_could_be_a_program() -> None:
     seen = set()
-    for path in (file for package in ("cse_cli", "registry") for file in (ROOT / package).rglob("*.py")):
-        for call in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):
+    for module in FILES:
+        for call in (node for node in nodes(module) if isinstance(node, ast.Call)):
             name = ast.unparse(call.func)
             given = {ast.unparse(keyword) for keyword in call.keywords}
-            assert "allow_pickle=True" not in given, f"{path}:{call.lineno}"
+            assert "allow_pickle=True" not in given, f"{module}:{call.lineno}"
             for called, needed in MUST_HAVE.items():
                 if name == called or name.endswith(f".{called}"):
                     seen.add(called)
-                    assert needed in given, f"{path}:{call.lineno}: {name} without {needed}"
+                    assert needed in given, f"{module}:{call.lineno}: {name} without {needed}"
     assert seen == set(MUST_HAVE)
