@@ -15,7 +15,8 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
+def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as `main` does for what it starts: later tests start more
     before = {number: signal.getsignal(number) for number in NUMBERS}
     for number in NUMBERS:
         signal.signal(number, signal.SIG_DFL)
