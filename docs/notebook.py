@@ -15,7 +15,7 @@ _REFERENCE = re.compile(r"^## Reference\n.*", re.MULTILINE | re.DOTALL)
 def notebook(page: Path) -> str:
     """Return a page as a notebook, without what its blocks print (running it prints that) and without its reference."""
     text = _REFERENCE.sub("", _OUTPUT.sub("", page.read_text(encoding="utf-8")))
-    pieces = _BLOCK.split(re.sub(r"\[([^\]]*)\]\([\w/]+\.(?:md|ipynb)\)", r"\1", text))
+    pieces = _BLOCK.split(re.sub(r"\[([^\]]*)\]\((?:[\w/]+\.(?:md|ipynb)|#[\w.]+)\)", r"\1", text))
     cells = [_cell(number, piece.strip()) for number, piece in enumerate(pieces) if piece.strip()]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     document = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}

@@ -7,11 +7,13 @@ import inspect
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import textwrap
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -351,6 +353,24 @@ def test_the_loss_in_one_file_works_with_no_other_change(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Spread the embeddings over the unit sphere.\n"
+
+
+def test_the_settings_of_every_command_are_valid():
+    """What `--set` and `--unset` make of a shipped recipe, in all commands that a page shows."""
+    from cse_cli.recipe.load import load
+
+    shown = re.compile(r"^\$ cse (?:run|check) ([\w/]+)((?: --(?:un)?set .*)+)", re.MULTILINE)
+    checked = 0
+    for page in PAGES:
+        commands = re.sub(r"\\\n\s*", "", text(page))
+        for name, options in shown.findall(commands):
+            if name in all_recipes():
+                words = shlex.split(options, comments=True)
+                pairs = list(pairwise(words))
+                overrides = [value for option, value in pairs if option == "--set"]
+                assert load(name, overrides, [key for option, key in pairs if option == "--unset"]).changes
+                checked += 1
+    assert checked >= 20
 
 
 def test_toml_examples_of_whole_recipes_are_valid(tmp_path):

@@ -49,7 +49,7 @@ class RunsHere:
         return self._cells[study.name]
 
     def told(self, table: ScoreTable) -> ScoreTable:
-        """Return a table whose printed rows say who ran their cells: the study's own where the table is a study's."""
+        """Return a table whose printed rows say who ran their cells: the study shown, where it computes the cell."""
         rows = [self._told(row, table) if row.source == "paper" else row for row in table.rows]
         return table.model_copy(update={"rows": tuple(rows)})
 
@@ -67,7 +67,7 @@ class RunsHere:
         for name, column in table.printed():
             if name == row.name:
                 answer = table.answer(name, column.name)
-                if answer.kind == "study" and of.study is not None:
+                if answer.kind == "study" and of.study is not None and self._computes(of.study, name, column.name):
                     answer = Answer("study", of.study)
                 found.setdefault(self._cell(answer, table, name, column.name), []).append(column.name)
         whole = len(found) == 1
@@ -99,13 +99,25 @@ class RunsHere:
         """Return the recipe that computes a cell, its hash, and how many seeds are asked for; 0 where none are."""
         if answer.kind == "recipe":
             return *recipe_today(answer.text), 0
-        if answer.text not in self._studies:
-            self._studies[answer.text] = load_study(answer.text)
-        study = self._studies[answer.text]
-        for cell in self.cells_of(study):
-            if cell.row == row and (not cell.columns or column in cell.columns) and cell.resolved is not None:
-                return cell.resolved, cell.hash, len(study.seed_list)
-        raise CseError(f"study '{answer.text}' has no cell for '{row}'", f"`cse check {answer.text}`")
+        cell = self._study_cell(answer.text, row, column)
+        if cell is None or cell.resolved is None:
+            raise CseError(f"study '{answer.text}' has no cell for '{row}'", f"`cse check {answer.text}`")
+        return cell.resolved, cell.hash, len(self._studies[answer.text].seed_list)
+
+    def _computes(self, study: str, row: str, column: str) -> bool:
+        """Tell whether a study has the cell; a small one may leave whole columns to the paper's own."""
+        try:
+            return self._study_cell(study, row, column) is not None
+        except CseError:  # not valid, which is told of the cell
+            return True
+
+    def _study_cell(self, name: str, row: str, column: str) -> Cell | None:
+        if name not in self._studies:
+            self._studies[name] = load_study(name)
+        for cell in self.cells_of(self._studies[name]):
+            if cell.row == row and (not cell.columns or column in cell.columns):
+                return cell
+        return None
 
 
 def _without_run(answer: Answer) -> RunHere | None:

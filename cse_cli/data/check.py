@@ -38,11 +38,12 @@ def _files(argument: str) -> Iterator[Path]:
     yield from found
 
 
-def requirements_of(names: Sequence[str | Path]) -> list[Requirement]:
+def requirements_of(names: Sequence[str | Path], overrides: Sequence[str] = ()) -> list[Requirement]:
     """Return what recipes, and the cells of studies, need on this machine, each once.
 
     Args:
         names: Paths, folders and names, as `cse check` takes them.
+        overrides: As `--set` takes them, laid over each recipe or every cell.
 
     Raises:
         CseError: A name is unknown, or a recipe is not valid.
@@ -51,9 +52,9 @@ def requirements_of(names: Sequence[str | Path]) -> list[Requirement]:
     for path in paths:
         if is_study(path):
             study = load_study(str(path))
-            recipes += [cell.load(study.seed_list[0]).recipe for cell in cells(study)]
+            recipes += [cell.load(study.seed_list[0]).recipe for cell in cells(study, overrides)]
         else:
-            recipes.append(load(str(path)).recipe)
+            recipes.append(load(str(path), overrides).recipe)
     return merged_requirements(recipes)
 
 

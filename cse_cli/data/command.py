@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -230,7 +230,7 @@ def check_recipes(
     checks = [check_file(path, set_ or ()) for path in files]
     wrong = sum(not one["valid"] for one in checks)
     if data and not wrong:
-        raise typer.Exit(_show_requirements(files, as_json=json_))
+        raise typer.Exit(_show_requirements(files, set_ or (), as_json=json_))
     if json_:
         kinds = {kind: [one for one in checks if one["kind"] == kind] for kind in ("recipe", "study")}
         write_json({"checked": len(checks), "invalid": wrong, "recipes": kinds["recipe"], "studies": kinds["study"]})
@@ -240,13 +240,13 @@ def check_recipes(
         raise typer.Exit(2)
 
 
-def _show_requirements(files: list[Path], *, as_json: bool) -> int:
+def _show_requirements(files: list[Path], overrides: Sequence[str], *, as_json: bool) -> int:
     """List what recipes need on this machine; return the exit code."""
     from cse_cli.data.check import requirements_of
     from cse_cli.data.requirements import availability
     from cse_cli.data.view import print_requirements
 
-    found = [availability(one) for one in requirements_of(files)]
+    found = [availability(one) for one in requirements_of(files, overrides)]
     if as_json:
         _write_json({"requirements": [asdict(one) for one in found]})
     else:

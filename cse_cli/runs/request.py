@@ -56,6 +56,11 @@ class RunRequest:
     tags: Sequence[str] = ()
     experiment: str | None = None
 
+    def settings(self) -> list[str]:
+        """Return the options that change the recipes, as they are typed."""
+        overrides = [word for text in self.overrides for word in ("--set", text)]
+        return overrides + [word for key in self.unset for word in ("--unset", key)]
+
     def jobs(self) -> list[Job]:
         """Return the runs asked for, in order.
 

@@ -138,7 +138,7 @@ def _show(jobs: Sequence[Job], results: Sequence[Result], request: RunRequest) -
         recipes = [job.loaded.recipe for job in jobs]
         parts = {recipe.hash(): {key: part.name for key, part in recipe.evaluators.items()} for recipe in recipes}
         print_results(results, {identity: shown_metrics(names) for identity, names in parts.items()})
-        Screen(quiet=request.quiet).advise(next_steps(results))
+        Screen(quiet=request.quiet).advise(next_steps(results, request.settings()))
 
 
 # Under torchrun: the processes that it has started do each run together.

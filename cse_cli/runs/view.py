@@ -158,11 +158,12 @@ def below_untrained(runs: Sequence[Result]) -> list[str]:
 _SENTENCES = '["A man is singing.", "Somebody sings."]'
 
 
-def next_steps(results: Sequence[Result]) -> list[str]:
+def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[str]:
     """Return where the model lies, how Python loads it, and the commands that follow; of several runs the best on dev.
 
     Args:
         results: Of the runs that came to their end.
+        settings: The options that changed their recipes, so that other seeds are seeds of the same experiment.
     """
     best = max(results, key=_dev_score)
     run_id, folder = str(best.run_id), run_folders() / str(best.run_id) / "model"
@@ -175,7 +176,7 @@ def next_steps(results: Sequence[Result]) -> list[str]:
     if len(recipes) > 1:
         commands[shlex.join(["cse", "compare", *recipes])] = "more than chance?"
     elif len(results) == 1:
-        commands[shlex.join(["cse", "run", *recipes, "--seeds", "3"])] = "do other seeds agree?"
+        commands[shlex.join(["cse", "run", *recipes, *settings, "--seeds", "3"])] = "do other seeds agree?"
     width = max(map(len, commands))
     return [*lines, "next:", *(f"  {command:<{width}}  {why}" for command, why in commands.items())]
 

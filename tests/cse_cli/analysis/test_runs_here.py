@@ -64,6 +64,17 @@ def test_a_recipe_whose_parts_are_all_here_is_ready(monkeypatch):
     assert texts(table)["ConIsI-s-BERT-base"] == ["study ready, not run"]
 
 
+def test_columns_that_a_small_study_leaves_out_are_answered_by_the_papers_study():
+    study = load_study("studies/mini/ifcl_queue_length")
+    ran = [result(0, recipe=cell.recipe, recipe_hash=cell.hash, model="mini_en", paper=None) for cell in cells(study)]
+    (table,) = tables(ran, table="ifcl/5")
+    assert table.study == "studies/mini/ifcl_queue_length"
+    english, chinese = next(row for row in table.rows if row.name == "M=416").here
+    assert (english.columns, english.text) == (("STS-B",), "run here: 1 of 3 seeds")
+    assert chinese.columns == ("C-STS-B",)
+    assert chinese.text.startswith("needs weights: bert-base-chinese")
+
+
 def test_reasons_settings_and_numbers_of_data():
     (sizes,) = tables(table="conisi/2")
     assert states(sizes)["train"] == {("data", (name,)) for name in sizes.columns[:-1]}

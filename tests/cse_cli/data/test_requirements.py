@@ -1,10 +1,12 @@
 """What a recipe needs, told before anything is downloaded."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from cse_cli.data import requirements as module
+from cse_cli.data.check import requirements_of
 from cse_cli.data.requirements import (
     Requirement,
     availability,
@@ -95,6 +97,16 @@ def test_the_quickstart_has_everything_in_the_package():
         ("mini_en", "here", "package"),
         ("mini_de", "here", "package"),
     }
+
+
+def test_the_check_of_what_is_needed_heeds_set(capsys):
+    setting = "encoders.online.model=mini_de"
+    code, out, _ = cse("check", "--data", "quickstart", "--set", setting, "--json", capsys=capsys)
+    needed = {one["requirement"]["name"] for one in json.loads(out)["requirements"]}
+    assert code == 0
+    assert needed == {"tatoeba_open", "stsb_open", "mini_de"}
+    requirement = requirements_of(["studies/mini/ifcl_queue_length"], ["data.dataset=tatoeba_open"])
+    assert "tatoeba_open" in {one.name for one in requirement}
 
 
 @pytest.fixture

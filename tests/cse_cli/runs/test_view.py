@@ -8,6 +8,7 @@ import pytest
 
 from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS, Result
+from cse_cli.runs.request import RunRequest
 from cse_cli.runs.view import next_steps, print_results, shown_metrics, summary_line, write_results
 from tests.cse_cli.tracking.stores import result
 
@@ -135,3 +136,11 @@ def test_what_to_do_next(home):
         "  cse leaderboard                   beside the papers' numbers",
         "  cse run mini/simcse_en --seeds 3  do other seeds agree?",
     ]
+
+
+def test_other_seeds_are_asked_for_with_the_settings_of_the_run(home):
+    asked = RunRequest(recipes=["x"], overrides=["queue.length=128", "title='a b'"], unset=["tune"])
+    assert next_steps([scored(1, 60.0, run_id="a" * 32, curve={250: 60.0})], asked.settings())[-1] == (
+        "  cse run mini/simcse_en --set queue.length=128 --set 'title='\"'\"'a b'\"'\"'' --unset tune --seeds 3  "
+        "do other seeds agree?"
+    )
