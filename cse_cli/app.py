@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Never
 
 import typer
 
 from cse_cli import __version__, doctor
 from cse_cli.analysis import command as analysis
-from cse_cli.core.terminal import PlainStream
+from cse_cli.core.terminal import make_usable
 from cse_cli.data import command as data
 from cse_cli.evaluation import command as evaluation
 from cse_cli.listing import command as listing
@@ -63,13 +65,22 @@ def main(
 
 def run() -> None:
     """Run the app; what a user did wrong becomes one message on stderr and an exit code."""
-    for name in ("stdout", "stderr"):
-        if (stream := getattr(sys, name)).isatty():
-            setattr(sys, name, PlainStream(stream))
+    make_usable()
     try:
+        _demand_folder()
         sys.exit(app(prog_name="cse", standalone_mode=False) or 0)
     except Exception as error:
         _end(error)
+
+
+def _demand_folder() -> None:
+    """Refuse a current folder that has been deleted: libraries end the process there without a word of why."""
+    from registry.errors import CseError
+
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise CseError("the current folder is not there any more", "go to another one: cd ~") from None
 
 
 def _end(error: Exception) -> Never:
@@ -103,7 +114,8 @@ def _exit(text: str, code: int) -> Never:
     from cse_cli.core.console import print_error
 
     if text:
-        print_error(text)
+        with suppress(OSError):  # a stderr that takes nothing leaves the exit code
+            print_error(text)
     sys.exit(code)
 
 

@@ -174,9 +174,10 @@ def _components() -> Iterator[Check]:
 def _models() -> Iterator[Check]:
     from registry.hub import repositories
     from registry.models import PRETRAINED
+    from registry.paths import expand_user
 
     if configured := os.environ.get("CSE_MODELS"):
-        names = _model_names(Path(configured).expanduser())
+        names = _model_names(expand_user(Path(configured)))
         found = f"{configured}: {', '.join(names) or 'no folder with a config.json'}"
         yield Check("CSE_MODELS", "ok" if names else "problem", found)
     else:
@@ -192,12 +193,13 @@ def _model_names(folder: Path) -> list[str]:
 
 def _data_sets() -> Iterator[Check]:
     from registry import catalogue
+    from registry.paths import expand_user
 
     configured = os.environ.get("CSE_DATA")
     if configured is None:
         yield Check("CSE_DATA", "note", "not set")
     else:
-        there = Path(configured).expanduser().is_dir()
+        there = expand_user(Path(configured)).is_dir()
         yield Check("CSE_DATA", "ok" if there else "problem", configured if there else f"{configured} is no folder")
     places: dict[str, list[str]] = {}
     for name in catalogue.names():

@@ -215,7 +215,7 @@ def local_names() -> list[str]:
 def own_folder() -> Path:
     """Return `$CSE_MODELS`, absolute; without it the folder `models` of the state directory, which need not exist."""
     configured = os.environ.get("CSE_MODELS")
-    return Path(configured).expanduser().absolute() if configured else state_directory() / "models"
+    return expand_user(Path(configured)).absolute() if configured else state_directory() / "models"
 
 
 def _local_folders() -> list[Path]:

@@ -14,7 +14,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def state_directory() -> Path:
     """Return the absolute state directory: `CSE_HOME`, else the user's data directory. Nothing is created."""
     if configured := os.environ.get("CSE_HOME"):
-        return Path(configured).expanduser().absolute()
+        return expand_user(Path(configured)).absolute()
     from platformdirs import user_data_path
 
     return user_data_path("cse", appauthor=False)
@@ -62,11 +62,15 @@ def expand_user(path: Path) -> Path:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file that other processes see whole or not at all."""
+    """Write a file that other processes see whole or not at all; what is no file, /dev/stdout, is written to."""
+    whole = content.encode() if isinstance(content, str) else content
+    if path.exists() and not path.is_file():
+        path.write_bytes(whole)
+        return
     make_folder(path.parent)
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        draft.write_bytes(whole)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

@@ -152,7 +152,7 @@ class _Retries:
 def _retry_after(response: httpx2.Response) -> float | None:
     """Return the seconds of `Retry-After`, which is a number or a date."""
     value = response.headers.get("Retry-After", "").strip()
-    if value.isdigit():
+    if value.isdecimal():
         return float(value)
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
@@ -459,7 +459,7 @@ class Download:
 
     def _check_room(self, response: httpx2.Response, done: int) -> None:
         length = response.headers.get("Content-Length", "")
-        needed = self.size - done if self.size is not None else int(length) if length.isdigit() else 0
+        needed = self.size - done if self.size is not None else int(length) if length.isdecimal() else 0
         if needed > shutil.disk_usage(self._part.parent).free:
             raise OSError(errno.ENOSPC, f"{needed / 1e6:.0f} MB more are needed")
 

@@ -37,11 +37,12 @@ from cse_cli.analysis.runs import (
 )
 from cse_cli.analysis.runs_here import RunsHere
 from cse_cli.core.results import Result
-from cse_cli.recipe.files import recipe_name
+from cse_cli.recipe.files import all_recipes, find, recipe_name
 from cse_cli.tracking.reader import finished_runs
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import PaperTables
+from registry.paths import is_file
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, here: RunsHere) -
             "--field shows the field's public list, --paper and --table show a paper's own tables",
             "leave one of them out; --encoder and --recipe go with both",
         )
-    addresses = find_tables(query.paper, query.table) if query.paper or query.table else None
+    addresses = None if query.paper is query.table is None else find_tables(query.paper, query.table)
+    _check_runs(query, runs.results)
     wanted = [result for result in runs.results if query.wants(result)]
     ran = configurations(wanted, _status_with_studies(runs) if addresses is None else runs.status_of)
     if query.encoder is not None:
@@ -144,6 +146,24 @@ def _status_with_studies(runs: FinishedRuns) -> StatusOf:
         return "chosen" if status == "changed" and result.recipe_hash in hashes else status
 
     return status_of
+
+
+def _check_runs(query: LeaderboardQuery, results: Sequence[Result]) -> None:
+    """Refuse a recipe and a language that no run and nothing here has."""
+    if query.recipe is not None:
+        ran = {recipe_name(result.recipe) for result in results}
+        if (name := recipe_name(query.recipe)) not in ran and not is_file(find(query.recipe)):
+            near = suggestion(name, [*ran, *all_recipes()])
+            raise UnknownNameError(
+                f"no run and no recipe is called '{query.recipe}'.{near}", "`cse list recipes` shows all"
+            )
+    found = [*(result.language for result in results), *(row.language for row in printed_rows())]
+    known = {language for language in found if language}
+    if query.language is not None and query.language not in known:
+        raise UnknownNameError(
+            f"neither a run nor a printed row has language '{query.language}'.{suggestion(query.language, known)}",
+            f"known: {', '.join(sorted(known))}",
+        )
 
 
 def _check_encoder(name: str, ran: Iterable[Configuration]) -> None:
@@ -242,7 +262,7 @@ def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
         if paper not in (None, key):
             raise CseError(f"--paper {paper} and --table {table} are of different papers", "leave --paper out")
         return [(key, identifier) for identifier in _in_paper(papers.load(key), name)]
-    every = [(key, one) for key in ([paper] if paper else papers.names()) for one in papers.load(key).tables]
+    every = [(key, one) for key in (papers.names() if paper is None else [paper]) for one in papers.load(key).tables]
     if table is None:
         return every
     if not (named := [(key, one) for key, one in every if one == table]):
@@ -255,7 +275,7 @@ def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
 
 
 def _in_paper(paper: PaperTables, name: str) -> list[str]:
-    numbered = [one for one, table in paper.tables.items() if name.isdigit() and table.number == int(name)]
+    numbered = [one for one, table in paper.tables.items() if name.isdecimal() and table.number == int(name)]
     if found := numbered or [one for one in paper.tables if one == name]:
         return found
     if figure := paper.figures.get(name):

@@ -164,7 +164,7 @@ def _find_beside(run: ReportedRun, argument: str, results: Sequence[Result]) -> 
             f"--beside: {found.name} is the same recipe as run {run.run_id[:8]}",
             "its seeds are in the report anyway; name another recipe, or a run of one",
         )
-    if len(found.runs) > 1 or (argument.rpartition("@")[2].isdigit() and "@" in argument):
+    if len(found.runs) > 1 or (argument.rpartition("@")[2].isdecimal() and "@" in argument):
         return found
     same = by_seed(one for one in results if one.recipe_hash == digest)
     runs = dict(sorted({**same, found.latest.seed: found.latest}.items()))

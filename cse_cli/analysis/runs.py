@@ -277,7 +277,7 @@ def find_methods(names: Sequence[str], results: Sequence[Result]) -> list[Method
 
 def _find_method(letter: str, name: str, results: Sequence[Result]) -> Method:
     recipe, at, seed = name.rpartition("@")
-    if at and seed.isdigit():
+    if at and seed.isdecimal():
         every = _method_of_recipe(letter, recipe, results)
         if int(seed) not in every.runs:
             raise CseError(

@@ -19,6 +19,8 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 
 _CPU_ALLOCATOR = re.compile(r"DefaultCPUAllocator: .* tried to allocate (\d+) bytes")
+_TOO_LARGE = re.compile(r"Storage size calculation overflowed with sizes=(\[[\d, ]+\])")
+"""What torch says of more bytes than can be counted."""
 
 
 def missing_memory(error: BaseException) -> str | None:
@@ -28,7 +30,11 @@ def missing_memory(error: BaseException) -> str | None:
     """
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return str(error) or "no memory is left"
-    asked = _CPU_ALLOCATOR.search(str(error)) if isinstance(error, RuntimeError) else None
+    if not isinstance(error, RuntimeError):
+        return None
+    if beyond := _TOO_LARGE.search(str(error)):
+        return f"no machine has the memory for a tensor of {beyond[1]} numbers"
+    asked = _CPU_ALLOCATOR.search(str(error))
     return asked and f"this machine has no {int(asked[1]) / 1e9:,.1f} GB of memory, asked for at once"
 
 

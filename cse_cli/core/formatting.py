@@ -60,7 +60,7 @@ def setting_text(value: Any) -> str:
         return f"{{{', '.join(f'{key} = {setting_text(inner)}' for key, inner in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(setting_text, value))}]"
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def distinct(values: Iterable[object]) -> str:

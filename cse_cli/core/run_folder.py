@@ -139,7 +139,7 @@ def find(run: str) -> RunFolder:
     matching = [run_id for run_id in known if run_id.startswith(run)]
     if len(matching) != 1:
         what = "no run" if not matching else f"{len(matching)} runs"
-        hint = suggestion(run, [run_id[: len(run)] for run_id in known])
+        hint = "" if matching else suggestion(run, {run_id[: len(run)] for run_id in known})
         raise UnknownNameError(
             f"{what} with an id starting with '{run}' in {runs()}.{hint}", "`cse runs ls` shows them"
         )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
+import os
 import re
+import sys
+from pathlib import Path
 from typing import IO, Any
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -40,3 +44,31 @@ def unfiltered(stream: Any) -> IO[str]:
         stream = inner
     found: IO[str] = stream
     return found
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    r"""Return characters that an encoding has not as JSON writes them, "\u2192", and where they end."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)), error.end
+
+
+codecs.register_error("as_in_json", _escaped)
+
+
+def make_usable() -> None:
+    """See to it that everything can be written to stdout and stderr, whatever they are.
+
+    One that is closed goes nowhere; what an encoding has not is written out; a terminal takes plain text.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nothing = Path(os.devnull).open("r" if name == "stdin" else "w", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, nothing)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if getattr(stream, "errors", None) in ("strict", "surrogateescape") and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="as_in_json")
+        if stream.isatty():
+            setattr(sys, name, PlainStream(stream))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cse_cli.data.files import demand_few_entries
 from cse_cli.data.requirements import Requirement, merged_requirements
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.errors import RecipeError
@@ -29,9 +30,10 @@ def recipe_files(arguments: Sequence[str]) -> list[Path]:
 
 def _files(argument: str) -> Iterator[Path]:
     folder = Path(argument)
-    if not folder.is_dir():
+    if not argument or not folder.is_dir():  # "" would be the current folder
         yield find_study(argument) or find(argument)
         return
+    demand_few_entries(folder, None, "name a folder that holds recipes and little else")
     found = sorted(folder.rglob("*.toml"))
     if not found:
         raise CseError(f"no recipe (*.toml) below the folder '{argument}'", "`cse check` alone checks all known ones")

@@ -113,8 +113,9 @@ def pack(
     from cse_cli.data.pack import archive_names, write_archive
     from cse_cli.data.requirements import fetch
     from registry.catalogue.find import PACKAGE
+    from registry.paths import expand_user
 
-    archive = Path(output or f"{Path(recipes[0]).stem}.tar").expanduser()
+    archive = expand_user(Path(output or f"{Path(recipes[0]).absolute().stem}.tar"))
     with Screen() as screen:
         here = fetch(requirements_of(recipes), screen.downloading)
         installed = [one.requirement for one in here if one.requirement.name.startswith(PACKAGE)]
@@ -131,9 +132,10 @@ def unpack(
     """Put the models and data of an archive where runs find them; each file is checked."""
     from cse_cli.core.console import Screen
     from cse_cli.data.pack import unpack_archive
+    from registry.paths import expand_user
 
     with Screen() as screen:
-        packed = unpack_archive(Path(archive).expanduser(), screen.downloading)
+        packed = unpack_archive(expand_user(Path(archive)), screen.downloading)
     _show_packed(packed, f"cse run {packed.recipes[0]}" if packed.recipes else "", as_json=json_)
 
 

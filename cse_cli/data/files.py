@@ -62,7 +62,7 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
 
 def _matching(path: Path) -> list[Path]:
     if is_dir(path):
-        _demand_few_entries(path, None)
+        demand_few_entries(path, None)
         found = (p for p in path.rglob("*") if p.is_file() and text_format(p))
         return sorted(p for p in found if not any(part.startswith((".", "_")) for part in p.relative_to(path).parts))
     if is_file(path):
@@ -71,19 +71,22 @@ def _matching(path: Path) -> list[Path]:
     folder, pattern = Path(*path.parts[:wild]), path.parts[wild:]
     if not pattern:
         return []
-    _demand_few_entries(folder, None if "**" in pattern else len(pattern))
+    demand_few_entries(folder, None if "**" in pattern else len(pattern))
     try:
         return sorted(p for p in folder.glob(str(Path(*pattern))) if p.is_file())
     except (OSError, ValueError):  # no name of a file, no pattern, or folders that cannot be looked through
         return []
 
 
-def _demand_few_entries(folder: Path, levels: int | None) -> None:
+def demand_few_entries(
+    folder: Path, levels: int | None, todo: str = "name a folder that holds the text and little else"
+) -> None:
     """Refuse to look through very much, such as the whole disk.
 
     Args:
         folder: Where a pattern begins.
         levels: How deep it goes; None to the end.
+        todo: What the message advises.
 
     Raises:
         CseError: There are more files and folders than `MOST_ENTRIES`.
@@ -92,10 +95,7 @@ def _demand_few_entries(folder: Path, levels: int | None) -> None:
     for here, folders, files in os.walk(folder):
         seen += len(folders) + len(files)
         if seen > MOST_ENTRIES:
-            raise CseError(
-                f"{folder}: more than {MOST_ENTRIES:,} files and folders would be looked through",
-                "name a folder that holds the text and little else",
-            )
+            raise CseError(f"{folder}: more than {MOST_ENTRIES:,} files and folders would be looked through", todo)
         if levels is not None and len(Path(here).parts) - start >= levels - 1:
             folders.clear()
 

@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -124,7 +125,8 @@ def write_archive(files: Mapping[str, Path], recipes: Sequence[str], archive: Pa
             f"{archive}: {error.strerror or error}", "free some disk space, or write it elsewhere"
         ) from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # "not a directory", where the archive was to lie below a file
+            draft.unlink(missing_ok=True)
     return Packed(archive, tuple(files), total, tuple(recipes))
 
 
@@ -136,6 +138,9 @@ def unpack_archive(archive: Path, progress: Progress) -> Packed:
     Raises:
         CseError: It is no archive of `cse data pack`, it is damaged, or another file stands in the way.
     """
+    if not archive.is_file():
+        what = f"{archive}: not a file" if archive.exists() else f"no archive at {archive}"
+        raise CseError(what, "make one with `cse data pack RECIPE`")
     names: list[str] = []
     done = skipped = 0
     try:
@@ -150,8 +155,6 @@ def unpack_archive(archive: Path, progress: Progress) -> Packed:
                 skipped += not _extract(archive, tar, member, target, digests[member.name])
                 names.append(member.name)
                 done += member.size
-    except FileNotFoundError as error:
-        raise CseError(f"no archive at {archive}", "make one with `cse data pack RECIPE`") from error
     except tarfile.TarError as error:
         raise CseError(f"{archive}: damaged, or not an archive: {error}", "copy it again") from error
     except OSError as error:

@@ -24,7 +24,7 @@ from cse_cli.data.translator import Batch, Settings, Translator, Workers
 from cse_cli.recipe.schema import Data
 from registry import catalogue
 from registry.errors import CseError, DiskError
-from registry.paths import make_folder, no_room
+from registry.paths import expand_user, make_folder, no_room
 
 WINDOW = 4096
 """Sentences that are sorted by length together."""
@@ -143,7 +143,7 @@ def is_dataset_name(source: str) -> bool:
     """Tell whether a source is a data set's name; else it is a file, a folder or a glob."""
     if source.startswith("hf:") or source in catalogue.names():
         return True
-    return not (_FILE.search(source) or Path(source).expanduser().exists())
+    return not (_FILE.search(source) or expand_user(Path(source)).exists())
 
 
 def language_of(request: Request) -> str | None:
@@ -164,7 +164,7 @@ def open_rows(request: Request) -> Rows:
     if is_dataset_name(source):
         text = open_text(Data(dataset=(source,), split=request.split, limit=request.limit), columns)
     else:
-        text = open_text(Data(file=str(Path(source).expanduser().absolute()), limit=request.limit), columns)
+        text = open_text(Data(file=str(expand_user(Path(source)).absolute()), limit=request.limit), columns)
     number, shards = request.shard
     if text.rows < shards:
         raise CseError(f"--shard: {text.rows} rows cannot be cut into {shards} shards", "ask for fewer shards")
@@ -195,7 +195,7 @@ def output_path(request: Request) -> Path:
         parts += [request.settings.languages.target or ""]
         name = ".".join(re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts if part)
         return _shard_path(paths.home() / "translations" / f"{name}.tsv", request.shard)
-    asked = Path(request.output).expanduser().absolute()
+    asked = expand_user(Path(request.output)).absolute()
     if not asked.name.endswith(".tsv"):
         raise CseError(f"--output: '{asked.name}' must end in .tsv, which tells a recipe how to read it")
     path = _shard_path(asked, request.shard)

@@ -16,7 +16,7 @@ from registry import EVALUATORS
 from registry.encoders.export import MODULES
 from registry.errors import CseError, MissingError
 
-_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+_REPOSITORY = re.compile(r"(?!.*(--|\.\.))(?![.-])[\w.-]*\w/(?![.-])[\w.-]*\w", re.ASCII)
 CARD, RECIPE, RESULT = "README.md", "recipe.toml", "result.json"
 """Files that are sent beside the model's own."""
 

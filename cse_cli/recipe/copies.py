@@ -35,6 +35,8 @@ def write_copy(name_or_path: str, target: Path) -> None:
 
 
 def _check_target(name: str, target: Path) -> None:
+    if target.is_dir():
+        raise CseError(f"{target} is a folder", f"cse cp {name} {target / 'my.toml'}")
     if target.suffix != ".toml":
         raise CseError(f"'{target}' does not end in .toml, as a recipe's file does", f"cse cp {name} {target}.toml")
     if target.exists():

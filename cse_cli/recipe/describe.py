@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from cse_cli.core.formatting import to_toml
 from cse_cli.recipe.errors import read_source
-from cse_cli.recipe.files import all_recipes, find
+from cse_cli.recipe.files import all_recipes, all_studies, find
 from cse_cli.recipe.load import load
 from registry import REGISTRIES, catalogue
 from registry.core import Entry
@@ -133,7 +133,7 @@ def component_documents(name: str) -> list[dict[str, Any]]:
     """
     kind, slash, bare = name.rpartition("/")
     found = [full(entry) for entry in entries() if entry.name == bare and (not slash or kind == entry.kind)]
-    others = [*all_recipes(), *catalogue.names()]
+    others = [*all_recipes(), *all_studies(), *catalogue.names()]
     if found or name.endswith(".toml") or name in others:
         return found
     known = [entry.name for entry in entries()]

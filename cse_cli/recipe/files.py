@@ -158,7 +158,7 @@ def place_file(file: Path, folder: Path) -> str:
     """
     file = expand_user(file)
     data = os.environ.get("CSE_DATA")
-    roots = [folder, *([Path(data).expanduser()] if data else []), Path.cwd()]
+    roots = [folder, *([expand_user(Path(data))] if data else []), Path.cwd()]
     found = next((root / file for root in roots if _names_something(root / file)), None)
     return str(file) if found is None else os.path.normpath(found.absolute())
 

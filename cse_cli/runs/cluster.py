@@ -354,7 +354,7 @@ class RayExecutor(PoolExecutor):
 def _threads() -> int | None:
     """Return the number of threads that is set by hand."""
     given = os.environ.get(THREADS_VARIABLE, "")
-    return int(given) if given.isdigit() and int(given) else None
+    return int(given) if given.isdecimal() and int(given) else None
 
 
 def _import_ray(address: str) -> Any:
@@ -448,7 +448,7 @@ _HOW = "start one with `ray start --head`, name its HOST:PORT, or try --on local
 
 def _reach(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal():
         raise CseError(f"--on {address}: not an address of a Ray cluster", "use auto, HOST:PORT or ray://HOST:PORT")
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()

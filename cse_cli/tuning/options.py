@@ -28,6 +28,7 @@ from cse_cli.tuning.space import search_space
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import identity, load_study, stored_config
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.paths import expand_user
 
 SHIPPED = "quickstart"
 """Runs anywhere: no network, no files beside the package."""
@@ -238,7 +239,7 @@ def choose_recipe(named: str | None = None) -> tuple[str, str]:
 def config_file() -> Path:
     """Return the file of a person's own settings: `CSE_CONFIG`, else `config.toml` in the state directory."""
     if configured := os.environ.get("CSE_CONFIG"):
-        return Path(configured).expanduser().absolute()
+        return expand_user(Path(configured)).absolute()
     return home() / "config.toml"
 
 
@@ -254,7 +255,7 @@ def _configured(file: Path) -> str | None:
     if not isinstance(recipe, str) or not recipe:
         raise CseError(f"{file}: {_KEY} should be the name or the path of a recipe, in quotes", f'{_KEY} = "{SHIPPED}"')
     if recipe.endswith(".toml"):
-        return str((file.parent / Path(recipe).expanduser()).absolute())
+        return str((file.parent / expand_user(Path(recipe))).absolute())
     try:
         find(recipe)
     except UnknownNameError as error:

@@ -69,7 +69,8 @@ def check_file(file: Path, study: str) -> None:
         CseError: It is there and not from this study, or its folder is missing.
     """
     if file.suffix != ".toml":
-        raise CseError(f"--save-best: '{file}' does not end in .toml", f"--save-best {file.with_suffix('.toml')}")
+        better = file.with_suffix(".toml") if file.name else "best.toml"
+        raise CseError(f"--save-best: '{file}' does not end in .toml", f"--save-best {better}")
     if not file.parent.is_dir():
         raise CseError(f"--save-best: there is no folder {file.parent}", "make it, or write somewhere else")
     if file.is_dir() or (file.exists() and not _is_of(file, study)):

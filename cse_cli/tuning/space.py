@@ -197,7 +197,7 @@ def _parameter(wanted: _Wanted, given: tuple[Range, str] | None) -> Parameter:
 
 
 def _whole(value: Number | None, name: str, source: str) -> int | None:
-    if value is not None and value != int(value):
+    if value is not None and not float(value).is_integer():
         raise CseError(f"{source}: {name} takes whole numbers, not {value:.12g}", "give whole ends and a whole step")
     return None if value is None else int(value)
 

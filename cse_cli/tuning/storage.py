@@ -29,7 +29,7 @@ from sqlalchemy.exc import (
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import home
 from registry.errors import CseError, TrackingError
-from registry.paths import make_folder
+from registry.paths import expand_user, make_folder
 
 SUFFIX = ".db"
 _JOURNAL = ".journal"
@@ -171,7 +171,7 @@ def address(storage: str | None, name: str) -> Address:
         return Address(url)
     if not url.database or url.database == ":memory:":
         raise CseError(f"--storage: '{without_password(storage)}' names no file", _FORMS)
-    return Address(url.set(database=str(Path(url.database).expanduser().absolute())))
+    return Address(url.set(database=str(expand_user(Path(url.database)).absolute())))
 
 
 @contextmanager

@@ -298,7 +298,7 @@ def _local(about: DatasetEntry, split: str) -> Path | None:
 def data_folder() -> Path | None:
     """Return `$CSE_DATA`, absolute; without it the folder `data` of the state directory, or None if there is none."""
     if configured := os.environ.get("CSE_DATA"):
-        return Path(configured).expanduser().absolute()
+        return paths.expand_user(Path(configured)).absolute()
     unpacked = paths.state_directory() / "data"
     return unpacked if unpacked.is_dir() else None
 
@@ -340,7 +340,9 @@ def require_own_file(file: str, what: str, action: str, hint: str = "") -> Path:
         raise MissingError(f"no {what} at {file}: the Python package is not installed, or has no such file", action)
     folder = data_folder()
     searched = " here" if folder is None else f" here or below CSE_DATA ({folder})"
-    raise MissingError(f"no {what} at {file}{'' if Path(file).expanduser().is_absolute() else searched}{hint}", action)
+    if paths.expand_user(Path(file)).is_absolute():
+        searched = ""
+    raise MissingError(f"no {what} at {file}{searched}{hint}", action)
 
 
 def _missing(about: DatasetEntry, split: str, refused: Sequence[str]) -> MissingError:

@@ -55,7 +55,7 @@ class GroupWhitening(Head):
     def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
         """Check that the groups are equally large; the width stays."""
         if width % self.groups:
-            near = max(count for count in range(1, self.groups + 1) if width % count == 0)
+            near = max(count for count in range(1, min(self.groups, width) + 1) if width % count == 0)
             raise CseError(
                 f"group_whitening: groups = {self.groups} does not divide the width {width}", f"set groups = {near}"
             )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
+from pathlib import Path
+
 import pytest
 
 from cse_cli import __version__
@@ -38,3 +42,50 @@ def test_without_a_command_help_is_shown(capsys):
     assert code == 2
     assert "Commands" in out
     assert "error" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("check", ""), "unknown recipe ''"),
+        (("data", "pack", ""), "unknown recipe ''"),
+        (("show", "studies/ifcl_ablation"), "'studies/ifcl_ablation' is a study, not a recipe"),
+    ],
+)
+def test_the_name_of_nothing_and_of_something_else(arguments, says, capsys):
+    code, out, err = cse(*arguments, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_a_whole_disk_is_not_looked_through_for_recipes(tmp_path, monkeypatch, capsys):
+    (tmp_path / "a.toml").touch()
+    monkeypatch.setattr("cse_cli.data.files.MOST_ENTRIES", 0)
+    code, _, err = cse("check", str(tmp_path), capsys=capsys)
+    assert code == 2
+    assert "→ name a folder that holds recipes and little else" in err
+
+
+def test_closed_streams_take_everything(monkeypatch, capsys):
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{name}", None)
+    assert cse("check", "nothing", capsys=capsys) == (2, "", "")
+
+
+def test_what_an_encoding_has_not_is_written_out_and_json_stays_json(monkeypatch, capsys):
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setattr("cse_cli.app.app", lambda **_: out.write('"μ → 😀"') and 0)
+    cse(capsys=capsys)
+    out.flush()
+    assert json.loads(out.buffer.getvalue()) == "μ → 😀"
+
+
+def test_a_current_folder_that_is_gone_is_told(tmp_path, monkeypatch, capsys):
+    def gone() -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "cwd", gone)
+    code, out, err = cse("list", capsys=capsys)
+    assert (code, out) == (2, "")
+    assert err == "error: the current folder is not there any more\n  → go to another one: cd ~\n"

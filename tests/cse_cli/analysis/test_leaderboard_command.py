@@ -138,11 +138,22 @@ def test_a_page_is_written_and_nothing_else(run, tmp_path):
         (("--table", "iflc/5"), "Did you mean 'ifcl'"),
         (("--paper", "iflc"), "Did you mean 'ifcl'"),
         (("--encoder", "bert-bse"), "Did you mean 'bert-base'"),
+        (("--recipe", "mini/simcse_enn"), "Did you mean 'mini/simcse_en'"),
+        (("--recipe", "nothing.toml"), "no run and no recipe is called 'nothing.toml'"),
+        (("--language", "xx"), "neither a run nor a printed row has language 'xx'"),
+        (("--paper", ""), "unknown paper ''"),
+        (("--table", "ifcl/²"), "unknown table '²'"),
     ],
 )
 def test_unknown_names_suggest_the_nearest(run, arguments, error):
     with pytest.raises(UnknownNameError, match=error):
         run(*arguments, results=[result()])
+
+
+def test_a_folder_is_no_page(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CseError, match=r"'\.' cannot be written: Is a directory"):
+        run("--html", "", results=[result()])
 
 
 def test_a_figure_is_refused_with_what_draws_it(run):

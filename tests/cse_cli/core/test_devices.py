@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_cli.core.devices import choose
+from cse_cli.core.devices import choose, missing_memory
 from cse_cli.training.trainer import parallel
 from registry.distributed import all_devices, rank
 from registry.errors import CseError
@@ -75,3 +75,11 @@ def test_two_processes_give_the_gradient_of_one_big_batch() -> None:
 def test_one_process_gathers_nothing() -> None:
     rows = torch.randn(3, 2)
     assert all_devices(rows) is rows
+
+
+def test_more_memory_than_can_be_counted_is_missing_memory() -> None:
+    with pytest.raises(RuntimeError) as told:
+        torch.empty(2**62, 8)
+    said = missing_memory(told.value)
+    assert said == "no machine has the memory for a tensor of [4611686018427387904, 8] numbers"
+    assert missing_memory(RuntimeError("another one")) is None

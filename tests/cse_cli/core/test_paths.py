@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from registry.paths import state_directory, write_atomically
 from tests.cse_cli.runs.running import cse
 from tests.shrunken import Small, recipe
 
@@ -41,3 +43,21 @@ def test_a_full_disk_is_one_message(
     assert "Traceback" not in err
     code, out, _ = cse("runs", "ls", "--json", capsys=capsys)
     assert '"status": "FAILED"' in out
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(tmp_path / "pipe", "text")
+    assert os.read(reader, 9) == b"text"
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    with pytest.raises(IsADirectoryError):
+        write_atomically(Path(), "text")
+
+
+def test_a_home_of_nobody_is_a_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CSE_HOME", "~nobody-of-this-name/x")
+    assert state_directory() == tmp_path / "~nobody-of-this-name" / "x"

@@ -93,6 +93,15 @@ def test_an_archive_in_the_way_is_kept(places, tmp_path):
     assert (tmp_path / "all.tar").read_text() == "mine"
 
 
+def test_a_folder_is_no_archive_and_a_file_no_folder(places, tmp_path):
+    here = places("here")
+    with pytest.raises(CseError, match="not a file\n  → make one with `cse data pack RECIPE`"):
+        unpack_archive(tmp_path, silent)
+    file = write(here / "data/a.tsv", "a")
+    with pytest.raises(CseError, match=r"a\.tsv/all\.tar: File exists"):
+        write_archive(archive_names([file]), ["r"], file / "all.tar", silent)
+
+
 def test_another_file_in_the_way_is_kept(places, tmp_path):
     here = places("here")
     write_archive(archive_names([write(here / "data/a.tsv", "a")]), ["r"], tmp_path / "all.tar", silent)

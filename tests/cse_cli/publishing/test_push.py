@@ -73,6 +73,8 @@ def test_the_card_has_scores_over_all_seeds_the_command_and_metadata(
     ("repository", "token", "fault", "code", "message"),
     [
         ("tiny", "hf_x", None, 2, "'tiny' is no repository of the hub"),
+        ("me/..", "hf_x", None, 2, "'me/..' is no repository of the hub"),
+        ("mé/tiny", "hf_x", None, 2, "'mé/tiny' is no repository of the hub"),
         ("me/tiny", None, None, 3, "nobody is logged in to the hub\n  → run `hf auth login`, or set HF_TOKEN"),
         ("me/tiny", "hf_x", {"match": "create", "status": 403}, 3, "403 made to fail\n  → log in with `hf auth login`"),
     ],

@@ -50,6 +50,7 @@ def test_paths_of_data_still_lead_to_it(folder, capsys):
         ("quickstart", "there.toml", "there.toml exists already"),
         ("quickstart", "my", "'my' does not end in .toml, as a recipe's file does\n  → cse cp quickstart my.toml"),
         ("quickstart", "no/my.toml", "there is no folder no"),
+        ("quickstart", "", ". is a folder\n  → cse cp quickstart my.toml"),
         ("quickstrat", "my.toml", "Did you mean 'quickstart'?"),
         ("studies/ifcl_ablation", "my.toml", "is a study, not a recipe"),
         ("broken.toml", "my.toml", "broken.toml:2:1: data: "),

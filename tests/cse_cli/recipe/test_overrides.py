@@ -112,3 +112,8 @@ def test_with_value_validates():
         with_value(loaded, "queue.length", "512")
     with pytest.raises(RecipeError, match=r"Did you mean 'length'"):
         with_value(loaded, "queue.lenght", 512)
+
+
+def test_a_date_is_refused_as_any_other_value_of_the_wrong_kind():
+    with pytest.raises(RecipeError, match="1979-05-27 is not a value a recipe can have"):
+        load("simcse_en", ["train.steps=1979-05-27"])

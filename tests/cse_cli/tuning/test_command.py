@@ -180,6 +180,7 @@ REFUSED = {
     "best and search": (("--best", "nothing", "--trials", "3"), "--best and --trials exclude each other"),
     "length twice": (("--param", "train.steps", "--range", "1..9", "--steps", "3"), "the length of training is tuned"),
     "no toml": (("--param", "temperature", "--save-best", "x.txt"), "does not end in .toml"),
+    "no file": (("--param", "temperature", "--save-best", ""), "--save-best best.toml"),
     "in the way": (("--param", "temperature", "--save-best", "small.toml"), "exists, and is not from this study"),
 }  # fmt: skip
 

@@ -121,6 +121,7 @@ REFUSED = [
     ("queue_length", {"range": "64..64"}, "is empty, as 64 is not less than 64"),
     ("queue_length", {"range": "-5..64"}, "queue_length cannot be -5: should be greater than 0, not -5"),
     ("queue_length", {"range": "1.5..64"}, "queue_length takes whole numbers, not 1.5"),
+    ("queue_length", {"range": "1..1e400"}, "queue_length takes whole numbers, not inf"),
     ("queue_length", {"range": "64-512"}, "'64-512' is not a range\n  → write a..b"),
     ("queue_length", {"range": "64..70:10"}, "a step of 10 leaves nothing but 64"),
     ("queue_length", {"range": "64..70:-1"}, "the step must be greater than 0"),

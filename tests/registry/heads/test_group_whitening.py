@@ -72,6 +72,11 @@ def test_the_gradient_with_and_without_the_covariance():
     assert torch.allclose(found, expected, atol=1e-8)
 
 
+def test_any_number_of_groups_is_refused_at_once():
+    with pytest.raises(CseError, match="groups = 6"):
+        GroupWhitening(groups=2**62).fit(6, WidthOnly(6))
+
+
 def test_groups_that_do_not_fit_are_refused():
     with pytest.raises(CseError, match=r"groups = 128 .* 192") as refused:
         fitted(192)
