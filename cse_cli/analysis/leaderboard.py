@@ -109,7 +109,8 @@ def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, here: RunsHere) -
             "--field shows the field's public list, --paper and --table show a paper's own tables",
             "leave one of them out; --encoder and --recipe go with both",
         )
-    addresses = None if query.paper is query.table is None else find_tables(query.paper, query.table)
+    is_asked = query.paper is not None or query.table is not None
+    addresses = find_tables(query.paper, query.table) if is_asked else None
     _check_runs(query, runs.results)
     wanted = [result for result in runs.results if query.wants(result)]
     ran = configurations(wanted, _status_with_studies(runs) if addresses is None else runs.status_of)
