@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from cse_cli.data.tokens import SHARD
-from tests.cse_cli.runs.commands import gone
+from tests.cse_cli.runs.commands import gone, runs
 from tests.ports import unused_port
 from tests.shrunken import Small, recipe
 
@@ -89,14 +89,7 @@ def test_tokenising_in_several_processes(folder: Path) -> None:
 
 
 def spawned(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return [each for each in psutil.Process(process.pid).children() if is_spawned(each)]
-
-
-def is_spawned(process: psutil.Process) -> bool:
-    try:
-        return "spawn_main" in " ".join(process.cmdline())
-    except psutil.Error:  # it has just ended
-        return False
+    return [each for each in psutil.Process(process.pid).children() if runs(each, "spawn_main")]
 
 
 def test_a_tokenising_process_that_is_killed_is_one_message(folder: Path) -> None:

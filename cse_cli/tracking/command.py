@@ -267,7 +267,6 @@ def _serve(wanted: int | None, no_browser: bool) -> None:
         "MLFLOW_BACKEND_STORE_URI": store.uri,  # and not as an argument: every user sees those, with the password
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "PYTHONSAFEPATH": "1",  # MLflow starts uvicorn by `python -m`, which imports from the current folder
     }
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it in the same way
     is_up = False
@@ -298,14 +297,15 @@ def _page() -> str:
 
 
 def _server(port: int) -> list[str]:
-    # One worker and no job queue: 2 processes instead of 13, up in a third of the time.
+    # One worker and no job queue: 2 processes instead of 13, up in a third of the time. uvicorn puts its `--app-dir`
+    # first in the path, by default the current folder.
     options = {
         "--default-artifact-root": location.artifacts().as_uri(),
         "--host": HOST,
         "--allowed-hosts": _ALLOWED_HOSTS,
         "--port": str(port),
         "--workers": "1",
-        "--uvicorn-opts": f"--log-level warning --app-dir {shlex.quote(sysconfig.get_path('purelib'))}",  # not "."
+        "--uvicorn-opts": f"--log-level warning --app-dir {shlex.quote(sysconfig.get_path('purelib'))}",
     }
     command = [sys.executable, "-P", "-m", "cse_cli.tracking.server", str(os.getpid())]
     return [*command, *(part for pair in options.items() for part in pair)]

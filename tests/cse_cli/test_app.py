@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli import __version__
+from cse_cli import __version__, app
 from tests.cse_cli.runs.running import cse
 
 
@@ -89,3 +89,19 @@ def test_a_current_folder_that_is_gone_is_told(tmp_path, monkeypatch, capsys):
     code, out, err = cse("list", capsys=capsys)
     assert (code, out) == (2, "")
     assert err == "error: the current folder is not there any more\n  → go to another one: cd ~\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError("no more"), RuntimeError(f"DefaultCPUAllocator: not there: you tried to allocate {10**9} bytes")],
+)
+def test_memory_that_is_not_there_is_told_by_every_command(error, capsys):
+    with pytest.raises(SystemExit) as ended:
+        app._end(error)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.endswith("\n  → lower the batch size or the length of sentences\n")
+
+
+def test_an_error_that_nobody_expected_is_raised():
+    with pytest.raises(RuntimeError, match="what is this"):
+        app._end(RuntimeError("what is this"))

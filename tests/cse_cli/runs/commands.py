@@ -108,6 +108,14 @@ def ended(process: Forked, seconds: float = 200) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def runs(process: psutil.Process, program: str) -> bool:
+    """Tell whether a process's command names a program; one that has just ended has no command."""
+    try:
+        return program in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
 def gone(processes: Iterator[psutil.Process] | list[psutil.Process], seconds: float = 24) -> bool:
     """Tell whether all of them have ended, and not been killed for that: `end_with_parent` does so after 25 seconds.
 

@@ -20,7 +20,7 @@ from cse_cli.runs.executor import PATIENCE_SECONDS, Executor, LocalExecutor, Ser
 from cse_cli.tracking.reader import list_names
 from cse_cli.training.build import Job
 from registry.errors import CseError, MissingError, RunFailedError
-from tests.cse_cli.runs.commands import gone
+from tests.cse_cli.runs.commands import gone, runs
 from tests.shrunken import recipe, small
 
 Act = Callable[[int], None]
@@ -67,14 +67,7 @@ def ended(executor: Executor, future: Future[Result]) -> Future[Result]:
 
 
 def processes() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if is_worker(one)]
-
-
-def is_worker(process: psutil.Process) -> bool:
-    try:
-        return "cse_cli.runs.worker" in process.cmdline()
-    except psutil.Error:  # it has just ended
-        return False
+    return [one for one in psutil.Process().children() if runs(one, "cse_cli.runs.worker")]
 
 
 def kill_worker(times: int, at: int = 20) -> Act:
