@@ -19,10 +19,10 @@ from cse_cli.core.formatting import interval, p_value, signed
 from cse_cli.core.multiple import correct_together
 from cse_cli.core.results import metric_value
 from cse_cli.core.stats import FIRST_LOOK, Paired, compare_paired
+from cse_cli.jobs.study import finished_runs
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.paths import setting
 from cse_cli.recipe.study import load_study
-from cse_cli.runs.study import finished_runs
 
 Scores = Mapping[tuple[str, ...], Mapping[int, float]]
 """Part at each place → seed → score; the first is what the others are compared with."""

@@ -20,12 +20,12 @@ from cse_cli.evaluation import evaluate as scoring
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.model import Model, load_model
 from cse_cli.evaluation.tasks import parse_tasks
+from cse_cli.jobs.placement import choose_placement
+from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.run import run_all
 from cse_cli.publishing.push import push_model as push
 from cse_cli.recipe import load as recipes
 from cse_cli.recipe.load import LoadedRecipe
-from cse_cli.runs.placement import choose_placement
-from cse_cli.runs.request import RunRequest
-from cse_cli.runs.run import run_all
 from registry.errors import CseError
 
 if TYPE_CHECKING:

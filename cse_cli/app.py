@@ -15,10 +15,10 @@ from cse_cli.analysis import command as analysis
 from cse_cli.core.terminal import make_usable
 from cse_cli.data import command as data
 from cse_cli.evaluation import command as evaluation
+from cse_cli.jobs import command as runs
 from cse_cli.listing import command as listing
 from cse_cli.publishing import command as publishing
 from cse_cli.recipe import command as recipe
-from cse_cli.runs import command as runs
 from cse_cli.tracking import command as tracking
 from cse_cli.tuning import command as tuning
 

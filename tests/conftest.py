@@ -78,8 +78,8 @@ def quick_databases(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Te
 @pytest.fixture(autouse=True)
 def memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for no cycles after each run: tiny models need not go at once; it took 7 % of the tests' time."""
-    if "cse_cli.runs.executor" in sys.modules:
-        monkeypatch.setattr("cse_cli.runs.executor.gc", SimpleNamespace(collect=lambda: 0))
+    if "cse_cli.jobs.executor" in sys.modules:
+        monkeypatch.setattr("cse_cli.jobs.executor.gc", SimpleNamespace(collect=lambda: 0))
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ import pytest
 
 from cse_cli.tracking.unsent import waiting
 from tests.chaos_world import NO_CHECKPOINT, Disk, Question, flip_a_bit, found, questions, small_disk
-from tests.cse_cli.runs.commands import below, ended, with_mercy
+from tests.cse_cli.jobs.commands import below, ended, with_mercy
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.cse_cli.tracking.test_server import server
 from tests.forked import Forked

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from cse_cli.data.tokens import SHARD
-from tests.cse_cli.runs.commands import gone, runs
+from tests.cse_cli.jobs.commands import gone, runs
 from tests.ports import unused_port
 from tests.shrunken import Small, recipe
 

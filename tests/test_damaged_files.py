@@ -30,7 +30,7 @@ from cse_cli.tracking.unsent import Change, Unsent
 from cse_cli.training.trainer import Stepper, Taken
 from registry.errors import CseError
 from tests.cse_cli.data.test_translate import Upper, made_by, rows_of
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.damage import WAYS, put_back
 from tests.shrunken import Small, recipe
 

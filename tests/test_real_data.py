@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 
 pytestmark = [pytest.mark.data, pytest.mark.timeout(600)]

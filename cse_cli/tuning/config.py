@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cse_cli.jobs.executor import PATIENCE_SECONDS
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import is_test_split
-from cse_cli.runs.executor import PATIENCE_SECONDS
 from cse_cli.tuning.parameter import Parameter
 from registry import EVALUATORS
 from registry.errors import CseError

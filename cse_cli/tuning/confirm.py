@@ -11,10 +11,10 @@ from cse_cli.core.console import Observer
 from cse_cli.core.results import Result, metric_value
 from cse_cli.core.run_folder import RunFolder, unfinished_runs
 from cse_cli.core.stats import Paired, compare_paired
-from cse_cli.runs.executor import as_ended
-from cse_cli.runs.placement import place_runs
-from cse_cli.runs.request import RunRequest
-from cse_cli.runs.study import Key, finished_runs
+from cse_cli.jobs.executor import as_ended
+from cse_cli.jobs.placement import place_runs
+from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.study import Key, finished_runs
 from cse_cli.tracking import tags
 from cse_cli.tracking.reader import list_names
 from cse_cli.training.build import Job

@@ -20,8 +20,8 @@ from cse_cli import tracking
 from cse_cli.core.console import Pruned
 from cse_cli.core.results import Result
 from cse_cli.core.run_status import is_at_work
+from cse_cli.jobs.executor import Executor
 from cse_cli.recipe.errors import RecipeError
-from cse_cli.runs.executor import Executor
 from cse_cli.tracking.signals import in_one_line
 from cse_cli.training.build import Job
 from cse_cli.tuning import samplers

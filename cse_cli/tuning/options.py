@@ -18,10 +18,10 @@ from typing import Any
 
 from cse_cli.core.formatting import parse_duration
 from cse_cli.core.paths import home, runs
+from cse_cli.jobs.request import RunRequest, parse_seeds, parse_tags
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import find
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.runs.request import RunRequest, parse_seeds, parse_tags
 from cse_cli.tuning.config import SearchConfig, dev_metric
 from cse_cli.tuning.samplers import check_names
 from cse_cli.tuning.space import search_space

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from cse_cli.analysis.evidence import p_text, seeds_text
 from cse_cli.core.multiple import correct_named
 from cse_cli.core.stats import FIRST_LOOK, LEVEL, Paired, p_at_any_look
-from cse_cli.runs.driver import is_driven
+from cse_cli.jobs.driver import is_driven
 from cse_cli.tuning.lease import is_leased
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.ranges import Value

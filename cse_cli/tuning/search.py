@@ -14,9 +14,9 @@ from pathlib import Path
 from cse_cli import tracking
 from cse_cli.core.devices import choose
 from cse_cli.core.paths import require_home
-from cse_cli.runs.driver import sole_driver
-from cse_cli.runs.placement import place_runs
-from cse_cli.runs.request import RunRequest
+from cse_cli.jobs.driver import sole_driver
+from cse_cli.jobs.placement import place_runs
+from cse_cli.jobs.request import RunRequest
 from cse_cli.tracking import location, tags
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.confirm import confirm

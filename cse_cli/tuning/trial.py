@@ -15,8 +15,8 @@ from cse_cli.core.console import Observer, Pruned, RunInfo
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import RunFolder, find, is_finished
 from cse_cli.evaluation.evaluate import score
+from cse_cli.jobs.executor import discard_checkpoints
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.runs.executor import discard_checkpoints
 from cse_cli.tracking import tags
 from cse_cli.tracking.reader import close_run, result_of
 from cse_cli.tracking.signals import in_one_line

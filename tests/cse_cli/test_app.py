@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cse_cli import __version__, app
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 
 
 def test_version(capsys):

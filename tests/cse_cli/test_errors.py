@@ -10,8 +10,8 @@ import pytest
 
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.recipe.broken_recipes import BROKEN, Broken
-from tests.cse_cli.runs.running import cse
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: b.name)

@@ -14,7 +14,7 @@ from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.evaluation.view import print_scores
-from cse_cli.runs.view import print_results
+from cse_cli.jobs.view import print_results
 from cse_cli.tracking.listing import Summary
 from cse_cli.tracking.view import print_runs
 from cse_cli.tuning.view import print_confirmation, print_search, print_searches
@@ -22,7 +22,7 @@ from tests.cse_cli.analysis.leaderboard_runs import mini, tables
 from tests.cse_cli.analysis.leaderboard_runs import result as ran
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.evaluation.test_view import scored
-from tests.cse_cli.runs.running import exit_code_of
+from tests.cse_cli.jobs.running import exit_code_of
 from tests.cse_cli.tracking.stores import fresh_store, result
 from tests.cse_cli.tuning.searches import confirmation, search
 

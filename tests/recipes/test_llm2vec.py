@@ -19,7 +19,7 @@ from cse_cli.training.step import StepState
 from registry.encoders.auto_model import AutoModelEncoder
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.shrunken import pairs
 from tests.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt, with_prediction_head
 

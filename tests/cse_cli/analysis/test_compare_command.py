@@ -9,7 +9,7 @@ import pytest
 from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS
 from tests.cse_cli.analysis.recorded import record
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 
 A, B, C = "mini/simcse_en", "mini/ifcl_en", "mini/mocose_en"
 pytestmark = pytest.mark.usefixtures("store")

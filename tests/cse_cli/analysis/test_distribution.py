@@ -8,8 +8,8 @@ import pytest
 
 from cse_cli.analysis.reproductions import compare_with_reproductions, position
 from cse_cli.core.results import STS_TASKS, Result
+from cse_cli.jobs.view import print_results
 from cse_cli.recipe.load import load
-from cse_cli.runs.view import print_results
 from registry import papers
 from registry.papers import Reproduction
 from tests.cse_cli.analysis.leaderboard_runs import result

@@ -13,7 +13,7 @@ from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS, PaperRow
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.analysis.report_runs import Seen
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 
 A, B = "mini/simcse_en", "mini/ifcl_en"

@@ -19,7 +19,7 @@ from cse_cli.training.run import execute
 from registry.distributed import is_distributed, rank, single_process, world_size
 from registry.errors import UnknownNameError
 from tests.chosen import distinct
-from tests.cse_cli.runs.rank_runs import Asked, Heard, broken_and_resumed, exactly, failures, few_pairs, job
+from tests.cse_cli.jobs.rank_runs import Asked, Heard, broken_and_resumed, exactly, failures, few_pairs, job
 from tests.processes import on_ranks
 from tests.shrunken import Small
 

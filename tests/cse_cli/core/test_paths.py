@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from registry.paths import state_directory, write_atomically
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.shrunken import Small, recipe
 
 

@@ -11,7 +11,7 @@ import pytest
 from cse_cli.core import results as series
 from cse_cli.core.paths import runs
 from registry.statistics import aggregates
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.shrunken import Small, recipe
 
 

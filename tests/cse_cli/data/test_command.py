@@ -15,7 +15,7 @@ from cse_cli import app as cli
 from cse_cli.data import command
 from registry import catalogue, hub
 from tests.cse_cli.data.seq2seq import tiny_t5
-from tests.cse_cli.runs.commands import gone
+from tests.cse_cli.jobs.commands import gone
 from tests.forked import Forked
 
 HEADER = "subset\tscore\tsentence1\tsentence2\n"

@@ -18,7 +18,7 @@ from cse_cli.data.requirements import (
 from cse_cli.recipe.load import load
 from registry import hub, models
 from registry.errors import MissingError
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.shrunken import recipe
 
 

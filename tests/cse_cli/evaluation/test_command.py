@@ -10,7 +10,7 @@ from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import recipe
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import recipe
 

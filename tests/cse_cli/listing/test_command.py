@@ -14,7 +14,7 @@ from cse_cli.listing.inventory import recipe_lines
 from cse_cli.listing.view import needs
 from cse_cli.recipe.files import all_recipes
 from registry import LOSSES, REGISTRIES
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))

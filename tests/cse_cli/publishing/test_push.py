@@ -11,7 +11,7 @@ import yaml
 
 import cse_cli
 from cse_cli.core.results import Result
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
 from tests.shrunken import Small, recipe

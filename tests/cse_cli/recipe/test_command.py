@@ -13,7 +13,7 @@ from cse_cli.recipe.load import load
 from registry import REGISTRIES
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))

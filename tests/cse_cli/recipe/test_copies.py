@@ -6,7 +6,7 @@ import pytest
 
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 
 
 @pytest.fixture(autouse=True)

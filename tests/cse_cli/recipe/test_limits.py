@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from cse_cli.data.files import find_files
+from cse_cli.jobs.request import parse_seeds
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.errors import MOST_PROBLEMS, RecipeError, too_deep
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study
-from cse_cli.runs.request import parse_seeds
 from registry.catalogue.find import own_file
 from registry.errors import CseError, MissingError
 from registry.models import find
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 
 CPU_SECONDS = 5.0
 """Far above what any of these takes (1 s), far below what each took (20 s to for ever)."""

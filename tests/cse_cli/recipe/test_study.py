@@ -13,8 +13,8 @@ from cse_cli.recipe.files import all_recipes, all_studies, is_study
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import find_study, load_study, studies_of
 from registry.errors import UnknownNameError
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.recipe.broken_studies import BROKEN, Broken
-from tests.cse_cli.runs.running import cse
 
 SHIPPED = Path(__file__).resolve().parents[3] / "recipes" / "studies"
 TABLE = """[study]

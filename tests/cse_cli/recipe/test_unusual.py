@@ -9,7 +9,7 @@ import pytest
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.recipe.unusual import unusual
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 
 
 def test_a_negative_weight_and_a_far_value_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from cse_cli.tracking.store import Store
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from registry.errors import StopRequested
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.shrunken import Small, recipe
 
 Runs = Callable[..., tuple[int, str, str]]

@@ -18,7 +18,7 @@ from cse_cli.tracking.reader import list_names
 from cse_cli.tracking.removal import find_garbage
 from cse_cli.tracking.repair import repair
 from cse_cli.tracking.store import Store
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import killed
 
 Runs = Callable[..., tuple[int, str, str]]

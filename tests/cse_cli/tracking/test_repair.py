@@ -20,7 +20,7 @@ from cse_cli.tracking.repair import damage, repair
 from cse_cli.tracking.store import Store, open_store
 from registry.errors import CseError
 from tests.chosen import these
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store, points, result
 
 

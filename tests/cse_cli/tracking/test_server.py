@@ -24,7 +24,7 @@ from cse_cli.tracking.reader import details, finished_results
 from cse_cli.tracking.store import Store, open_store
 from cse_cli.tracking.unsent import waiting
 from registry.errors import TrackingError
-from tests.cse_cli.runs.commands import gone
+from tests.cse_cli.jobs.commands import gone
 from tests.cse_cli.tracking.stores import points, result
 from tests.ports import unused_port
 

@@ -18,7 +18,7 @@ from cse_cli.tracking.reader import list_runs
 from cse_cli.tracking.store import Store
 from cse_cli.tracking.unsent import Change, Unsent, sync, waiting
 from registry.errors import TrackingError
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import Flaky, points
 
 

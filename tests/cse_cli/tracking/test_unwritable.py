@@ -18,7 +18,7 @@ from cse_cli.tracking.store import Store, open_store
 from cse_cli.tracking.unsent import sync
 from registry.errors import TrackingError
 from tests.chosen import these
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store, points, result
 from tests.cse_cli.tracking.test_moved import move, record
 from tests.shrunken import Small, recipe

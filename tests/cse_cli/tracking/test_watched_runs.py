@@ -16,7 +16,7 @@ import pytest
 
 from cse_cli.core.run_status import RunStatus, all_statuses
 from cse_cli.tracking.store import Store
-from tests.cse_cli.runs.commands import CSE, ended, gone, ranks, running, until
+from tests.cse_cli.jobs.commands import CSE, ended, gone, ranks, running, until
 from tests.forked import Forked
 from tests.shrunken import recipe, small
 

@@ -22,7 +22,7 @@ from cse_cli.tracking.unsent import Unsent
 from cse_cli.training import checkpoint, room
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute, prepare
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import recipe
 

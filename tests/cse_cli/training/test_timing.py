@@ -23,7 +23,7 @@ from cse_cli.training.method import Method
 from cse_cli.training.timing import PARTS, Clock, Stopwatch, known_peak, model_flops, peak_flops, peak_memory
 from cse_cli.training.trainer import Stepper
 from registry.encoders.cost import Cost, cost_of
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.shrunken import Small, recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")

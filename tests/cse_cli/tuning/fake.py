@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial
 from cse_cli.core.console import Observer, RunInfo
 from cse_cli.core.results import Result, Versions
 from cse_cli.core.run_folder import RunFolder
-from cse_cli.runs.executor import Executor
+from cse_cli.jobs.executor import Executor
 from cse_cli.training.build import Job
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.driver import Driver

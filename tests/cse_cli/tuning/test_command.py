@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.jobs.executor import SerialExecutor
 from cse_cli.recipe.load import load
-from cse_cli.runs.executor import SerialExecutor
 from cse_cli.tracking.reader import details, finished_results, list_runs
 from cse_cli.tuning.results import Search
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import Small, recipe
 
@@ -132,7 +132,7 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, undrawn, monkeyp
         given.append(placement.devices)
         return SerialExecutor()
 
-    monkeypatch.setattr("cse_cli.runs.placement.Placement.open", spread)
+    monkeypatch.setattr("cse_cli.jobs.placement.Placement.open", spread)
     code, _, err = tune("--best", study, "--confirm", 3, "--workers", 2)
     assert code == 0, err
     assert [len(devices) for devices in given] == [2]

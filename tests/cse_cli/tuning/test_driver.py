@@ -15,7 +15,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
 from cse_cli.core.run_folder import find
-from cse_cli.runs.driver import sole_driver
+from cse_cli.jobs.driver import sole_driver
 from cse_cli.tuning import driver as drivers
 from cse_cli.tuning import lease, results, samplers
 from cse_cli.tuning import study as studies
@@ -26,7 +26,7 @@ from cse_cli.tuning.search import run_search
 from cse_cli.tuning.storage import address, folder
 from cse_cli.tuning.study import budget, load_study, open_study, stored_config
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tuning.fake import drive, good, knob, number, plan, trials
 
 

@@ -18,8 +18,8 @@ from cse_cli.tracking.store import open_store
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.study import load_study
 from registry.errors import CseError
-from tests.cse_cli.runs.commands import below, ended, until
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.commands import below, ended, until
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store, points
 from tests.forked import Forked
 from tests.shrunken import recipe, small

@@ -27,7 +27,7 @@ from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.search import run_search
 from cse_cli.tuning.study import load_study, run_of
 from registry.errors import CseError, RunFailedError
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tuning.fake import knob
 from tests.forked import Forked
 from tests.shrunken import recipe

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from cse_cli.core.paths import runs
 from cse_cli.core.results import Result
 from cse_cli.tracking.store import Store
-from tests.cse_cli.runs.commands import (
+from tests.cse_cli.jobs.commands import (
     TORCHRUN,
     below,
     ended,
@@ -26,7 +26,7 @@ from tests.cse_cli.runs.commands import (
     step,
     until,
 )
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store, points
 from tests.ports import unused_port
 from tests.shrunken import recipe, small

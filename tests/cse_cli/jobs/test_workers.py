@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cse_cli.tracking.store import Store
-from tests.cse_cli.runs.commands import CSE, below, ended, gone, results, running, running_steps, statuses, until
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.commands import CSE, below, ended, gone, results, running, running_steps, statuses, until
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import recipe, small
 

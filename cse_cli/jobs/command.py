@@ -65,9 +65,9 @@ def run(
         listen(here.rank)  # before a library starts threads
         end_with_parent()
     from cse_cli.core.formatting import parse_duration
+    from cse_cli.jobs.request import RunRequest
+    from cse_cli.jobs.run import run_as_rank, run_jobs, run_studies
     from cse_cli.recipe.study import find_study
-    from cse_cli.runs.request import RunRequest
-    from cse_cli.runs.run import run_as_rank, run_jobs, run_studies
 
     request = RunRequest(
         recipes or [],

@@ -1,8 +1,8 @@
 """Where runs are executed: in this process, or in a child process on each device. The only place that starts such.
 
 A driver, the process of the command, submits jobs with their observers and gets futures. Its observers hear what a run
-tells wherever that runs (`cse_cli.runs.channel`), always in the thread that calls `submit`, `wait` or `close`. A
-process that dies under a run is replaced, and the run goes on from its last checkpoint. `cse_cli.runs.cluster` does the
+tells wherever that runs (`cse_cli.jobs.channel`), always in the thread that calls `submit`, `wait` or `close`. A
+process that dies under a run is replaced, and the run goes on from its last checkpoint. `cse_cli.jobs.cluster` does the
 same on many machines.
 """
 
@@ -29,8 +29,8 @@ from cse_cli.core.console import Observer
 from cse_cli.core.devices import worker_environment
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import RunFolder, find, is_finished, log_of
-from cse_cli.runs.channel import Call, Failed, hear
-from cse_cli.runs.child import LEAVE_SECONDS, Child
+from cse_cli.jobs.channel import Call, Failed, hear
+from cse_cli.jobs.child import LEAVE_SECONDS, Child
 from cse_cli.tracking.reader import result_of
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
@@ -154,7 +154,7 @@ class SerialExecutor(Executor):
 
 
 def _run_in_processes(processes: int, job: Job, observer: Observer) -> Result:
-    from cse_cli.runs.distributed import run_in_processes  # torch's agent
+    from cse_cli.jobs.distributed import run_in_processes  # torch's agent
 
     return run_in_processes(job, processes, observer)
 

@@ -9,8 +9,8 @@ import torch
 
 from cse_cli.core.devices import worker_devices
 from cse_cli.core.processes import place
-from cse_cli.runs.executor import PATIENCE_SECONDS, Executor, LocalExecutor, SerialExecutor
-from cse_cli.runs.request import RunRequest
+from cse_cli.jobs.executor import PATIENCE_SECONDS, Executor, LocalExecutor, SerialExecutor
+from cse_cli.jobs.request import RunRequest
 from cse_cli.training.build import Job
 from registry.errors import CseError
 
@@ -42,7 +42,7 @@ class Placement:
             CseError: The cluster does not answer.
         """
         if self.cluster is not None:
-            from cse_cli.runs.cluster import RayExecutor  # Ray is an extra
+            from cse_cli.jobs.cluster import RayExecutor  # Ray is an extra
 
             return RayExecutor(self.cluster, self.device, self.processes, self.workers, self.patience)
         return LocalExecutor(self.devices, self.patience) if self.devices else SerialExecutor(self.processes)

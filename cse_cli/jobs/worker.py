@@ -1,4 +1,4 @@
-"""A child process of an executor: `python -m cse_cli.runs.worker FD PARENT PROCESSES` does what comes in.
+"""A child process of an executor: `python -m cse_cli.jobs.worker FD PARENT PROCESSES` does what comes in.
 
 What a library writes on stdout and stderr, and the last words of a crash, go to the log of the run at work.
 """
@@ -18,8 +18,8 @@ from cse_cli.core.console import Observer, Pruned, RunInfo
 from cse_cli.core.processes import end_with_parent
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import log_of
-from cse_cli.runs.channel import Failed, RemoteObserver, tell_through
-from cse_cli.runs.executor import SerialExecutor
+from cse_cli.jobs.channel import Failed, RemoteObserver, tell_through
+from cse_cli.jobs.executor import SerialExecutor
 from cse_cli.tracking import Terminated
 from cse_cli.training.build import Job
 from registry.errors import CseError, RunFailedError

@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine, to try one out: `python -m cse_cli.runs.local_cluster CPUS`.
+"""A Ray cluster of two nodes on this machine, to try one out: `python -m cse_cli.jobs.local_cluster CPUS`.
 
 A process of its own, the leader of a session: Ray makes the one that starts its nodes the leader of a process group,
 which Ctrl-C at the terminal would not reach any more, and takes its signals. It prints the cluster's address, and ends

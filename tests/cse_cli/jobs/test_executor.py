@@ -15,12 +15,12 @@ import pytest
 from cse_cli.core.console import Pruned, RunInfo, SilentObserver
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import find, is_finished, log_of
+from cse_cli.jobs.executor import PATIENCE_SECONDS, Executor, LocalExecutor, SerialExecutor, as_ended
 from cse_cli.recipe.load import load
-from cse_cli.runs.executor import PATIENCE_SECONDS, Executor, LocalExecutor, SerialExecutor, as_ended
 from cse_cli.tracking.reader import list_names
 from cse_cli.training.build import Job
 from registry.errors import CseError, MissingError, RunFailedError
-from tests.cse_cli.runs.commands import gone, runs
+from tests.cse_cli.jobs.commands import gone, runs
 from tests.shrunken import recipe, small
 
 Act = Callable[[int], None]
@@ -67,7 +67,7 @@ def ended(executor: Executor, future: Future[Result]) -> Future[Result]:
 
 
 def processes() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if runs(one, "cse_cli.runs.worker")]
+    return [one for one in psutil.Process().children() if runs(one, "cse_cli.jobs.worker")]
 
 
 def kill_worker(times: int, at: int = 20) -> Act:
@@ -170,7 +170,7 @@ class TestLocalExecutor:
             held.append(os.dup(theirs.fileno()))
             return ours, theirs
 
-        monkeypatch.setattr("cse_cli.runs.child.connection.Pipe", pipe)
+        monkeypatch.setattr("cse_cli.jobs.child.connection.Pipe", pipe)
         watch = Watch(kill_worker(1))
         with LocalExecutor(["cpu"]) as executor:
             assert ended(executor, executor.submit(job(file), watch)).result().steps == 40
@@ -179,7 +179,7 @@ class TestLocalExecutor:
             os.close(descriptor)
 
     def test_a_process_that_dies_each_time_fails_its_job_alone(self, file, monkeypatch):
-        monkeypatch.setattr("cse_cli.runs.executor.MOST_RETRIES", 1)
+        monkeypatch.setattr("cse_cli.jobs.executor.MOST_RETRIES", 1)
         watch = Watch(kill_worker(9))
         with LocalExecutor(["cpu"]) as executor:
             failed, good = executor.submit(job(file), watch), executor.submit(job(file, seed=4), Watch())

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cse_cli.core.run_folder import RunFolder, find
+from cse_cli.jobs.executor import PATIENCE_SECONDS
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import MOST_SEEDS
-from cse_cli.runs.executor import PATIENCE_SECONDS
 from cse_cli.tracking import tags
 from cse_cli.training.build import Job
 from registry.errors import CseError

@@ -8,8 +8,8 @@ import pytest
 
 from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS, Result
-from cse_cli.runs.request import RunRequest
-from cse_cli.runs.view import next_steps, print_results, shown_metrics, summary_line, write_results
+from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.view import next_steps, print_results, shown_metrics, summary_line, write_results
 from tests.cse_cli.tracking.stores import result
 
 

@@ -16,16 +16,13 @@ from cse_cli.core.processes import ProcessRank
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import RunFolder
 from cse_cli.data.requirements import fetch, requirements
-from cse_cli.recipe.schema import Recipe
-from cse_cli.recipe.study import find_study
-from cse_cli.recipe.unusual import unusual, unusual_study
-from cse_cli.runs.driver import sole_driver
-from cse_cli.runs.executor import as_ended
-from cse_cli.runs.placement import Placement, choose_placement, place_runs
-from cse_cli.runs.request import RunRequest
-from cse_cli.runs.study import StudyOutcome, StudyPlan, plan_study, run_study
-from cse_cli.runs.study_view import StudyScreen, print_outcomes, print_study_plans, write_outcomes, write_study_plans
-from cse_cli.runs.view import (
+from cse_cli.jobs.driver import sole_driver
+from cse_cli.jobs.executor import as_ended
+from cse_cli.jobs.placement import Placement, choose_placement, place_runs
+from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.study import StudyOutcome, StudyPlan, plan_study, run_study
+from cse_cli.jobs.study_view import StudyScreen, print_outcomes, print_study_plans, write_outcomes, write_study_plans
+from cse_cli.jobs.view import (
     describe_run,
     next_steps,
     print_plans,
@@ -35,6 +32,9 @@ from cse_cli.runs.view import (
     write_plans,
     write_results,
 )
+from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.study import find_study
+from cse_cli.recipe.unusual import unusual, unusual_study
 from cse_cli.tracking.unsent import sync
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute, prepare

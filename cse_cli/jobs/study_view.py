@@ -14,10 +14,10 @@ from cse_cli.core.console import Console, Observer, RunInfo, RunLines, Screen, s
 from cse_cli.core.formatting import counted
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
+from cse_cli.jobs.study import Key, StudyFailure, StudyObserver, StudyOutcome, StudyPlan, StudyRun
+from cse_cli.jobs.view import scores_in_words
 from cse_cli.recipe.cells import headings, values
 from cse_cli.recipe.files import bare_name
-from cse_cli.runs.study import Key, StudyFailure, StudyObserver, StudyOutcome, StudyPlan, StudyRun
-from cse_cli.runs.view import scores_in_words
 
 
 class StudyScreen(Screen, StudyObserver):

@@ -13,7 +13,7 @@ import torch
 from cse_cli.core.results import Result
 from cse_cli.tracking.store import Store
 from cse_cli.training.trainer import Stepper, Taken
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import Small, recipe
 

@@ -17,16 +17,16 @@ import pytest
 
 from cse_cli.core.console import Pruned
 from cse_cli.core.run_folder import find
-from cse_cli.runs.executor import PATIENCE_SECONDS, SerialExecutor
-from cse_cli.runs.placement import Placement
+from cse_cli.jobs.executor import PATIENCE_SECONDS, SerialExecutor
+from cse_cli.jobs.placement import Placement
 from cse_cli.tracking.reader import list_names
 from cse_cli.tracking.store import Store
 from registry.errors import CseError, MissingError
+from tests.cse_cli.jobs.commands import running_steps, statuses
+from tests.cse_cli.jobs.ray_nodes import LOOPBACK, Nodes, nodes, none_left, runs_at_work
+from tests.cse_cli.jobs.test_executor import Watch, ended, job
+from tests.cse_cli.jobs.test_study_processes import until
 from tests.cse_cli.recipe.tiny_study import grid, times
-from tests.cse_cli.runs.commands import running_steps, statuses
-from tests.cse_cli.runs.ray_nodes import LOOPBACK, Nodes, nodes, none_left, runs_at_work
-from tests.cse_cli.runs.test_executor import Watch, ended, job
-from tests.cse_cli.runs.test_study_processes import until
 from tests.cse_cli.tracking.stores import fresh_store, points
 from tests.forked import Forked
 from tests.ports import unused_port
@@ -261,7 +261,7 @@ class TestExecutor:
         assert [run.status for run in list_names()] in ([], ["KILLED"])
 
     def test_a_node_that_does_not_see_the_state_directory(self, cluster, monkeypatch):
-        from cse_cli.runs import cluster as module
+        from cse_cli.jobs import cluster as module
 
         monkeypatch.setattr(module.RayExecutor, "_make_setting", _without_marker)
         with pytest.raises(MissingError, match="does not see the state directory of this machine, /"):
@@ -276,6 +276,6 @@ class TestExecutor:
 
 def _without_marker(executor: object, threads: int | None) -> object:
     from cse_cli import __version__
-    from cse_cli.runs.relay import Setting
+    from cse_cli.jobs.relay import Setting
 
     return Setting(__version__, {}, threads, Path.cwd(), Path("/nowhere/at/all"), 1, True)

@@ -10,10 +10,10 @@ from pathlib import Path
 from cse_cli.core.console import Observer, SilentObserver
 from cse_cli.core.results import Result
 from cse_cli.core.run_folder import RunFolder, is_finished, log_of, unfinished_runs
+from cse_cli.jobs.executor import Executor, as_ended
+from cse_cli.jobs.request import RunRequest, parse_tags
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.study import Study, load_study
-from cse_cli.runs.executor import Executor, as_ended
-from cse_cli.runs.request import RunRequest, parse_tags
 from cse_cli.tracking import location, tags
 from cse_cli.tracking.reader import RecordedRun, finished_results, list_runs
 from cse_cli.tracking.unsent import waiting

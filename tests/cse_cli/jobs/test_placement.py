@@ -11,12 +11,12 @@ import torch
 from cse_cli.core.devices import choose
 from cse_cli.core.distributed import own_device
 from cse_cli.core.processes import VARIABLES, ProcessRank, place
+from cse_cli.jobs.placement import Placement, choose_placement
+from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import load
-from cse_cli.runs.placement import Placement, choose_placement
-from cse_cli.runs.request import RunRequest
 from cse_cli.training.build import Job
 from registry.errors import CseError
-from tests.cse_cli.runs.running import cse
+from tests.cse_cli.jobs.running import cse
 from tests.shrunken import Small, recipe
 
 TORCHRUN = dict(zip(VARIABLES, ("1", "2", "1", "127.0.0.1", "29500"), strict=True))

@@ -34,7 +34,7 @@ from cse_cli.core.distributed import LostRankError
 from cse_cli.core.paths import runs
 from cse_cli.core.processes import PATIENT_SECONDS
 from cse_cli.core.results import Result
-from cse_cli.runs.channel import hear
+from cse_cli.jobs.channel import hear
 from cse_cli.tracking import Terminated
 from cse_cli.training.build import Job
 from registry.errors import CseError, RunFailedError
@@ -59,7 +59,7 @@ def run_in_processes(job: Job, processes: int, observer: Observer) -> Result:
         try:
             with _signal_handlers_restored(), _environment(processes, job.device):
                 launch = elastic_launch(_config(processes, folder.path / "logs"), sys.executable)
-                launch("-P", "-m", "cse_cli.runs.rank", str(folder.path), str(os.getpid()))
+                launch("-P", "-m", "cse_cli.jobs.rank", str(folder.path), str(os.getpid()))
         except ChildFailedError as error:
             raise _root_cause(folder, error.failures, processes) from None
         except SignalException as signalled:

@@ -13,9 +13,9 @@ import pytest
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous.utils import _PeriodicTimer
 
-from cse_cli.runs.distributed import _end_rendezvous
+from cse_cli.jobs.distributed import _end_rendezvous
 from cse_cli.tracking.store import Store
-from tests.cse_cli.runs.commands import CSE, below, ended, gone, ranks, results, running, statuses, step, until
+from tests.cse_cli.jobs.commands import CSE, below, ended, gone, ranks, results, running, statuses, step, until
 from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import recipe, small
 

@@ -1,6 +1,6 @@
 """Runs on the nodes of a Ray cluster: a Ray task for each attempt of a job, and the observers here, in the driver.
 
-A task is a small relay (`cse_cli.runs.relay`) of a child process like those of `LocalExecutor`. A run in several
+A task is a small relay (`cse_cli.jobs.relay`) of a child process like those of `LocalExecutor`. A run in several
 processes is one task with as many GPUs: Ray takes all that a task needs from one node, as it would with a placement
 group of one bundle. Ray does not repeat tasks: `retry` does, from the last checkpoint.
 """
@@ -28,9 +28,9 @@ from cse_cli.core.console import Observer
 from cse_cli.core.devices import THREADS_VARIABLE, schedulable_cores
 from cse_cli.core.paths import home
 from cse_cli.core.results import Result
-from cse_cli.runs.channel import Failed
-from cse_cli.runs.child import LEAVE_SECONDS
-from cse_cli.runs.executor import PoolExecutor, Submission
+from cse_cli.jobs.channel import Failed
+from cse_cli.jobs.child import LEAVE_SECONDS
+from cse_cli.jobs.executor import PoolExecutor, Submission
 from cse_cli.tracking import location
 from cse_cli.tracking.signals import defer_signals
 from cse_cli.training.build import Job
@@ -132,7 +132,7 @@ class RayExecutor(PoolExecutor):
             )
 
     def _make_setting(self, threads: int | None) -> Any:
-        from cse_cli.runs.relay import Setting
+        from cse_cli.jobs.relay import Setting
 
         self._marker.parent.mkdir(parents=True, exist_ok=True)
         self._marker.touch()
@@ -148,7 +148,7 @@ class RayExecutor(PoolExecutor):
         Raises:
             CseError: One cannot.
         """
-        from cse_cli.runs.relay import ask_node
+        from cse_cli.jobs.relay import ask_node
 
         ask = self._ray.remote(ask_node)
         asked = [
@@ -178,7 +178,7 @@ class RayExecutor(PoolExecutor):
             )
 
     def _start_channel(self) -> None:
-        from cse_cli.runs.relay import Channel, relay
+        from cse_cli.jobs.relay import Channel, relay
 
         here = self._on_node(self._ray.get_runtime_context().get_node_id())
         options = {"num_cpus": 0, "scheduling_strategy": here, "max_concurrency": 10_000}
@@ -288,7 +288,7 @@ class RayExecutor(PoolExecutor):
         return told
 
     def _hear(self, number: int, message: Any) -> None:
-        from cse_cli.runs.relay import Began
+        from cse_cli.jobs.relay import Began
 
         attempt = next((one for one in self._tasks.values() if one.number == number), None)
         if attempt is None:
@@ -313,7 +313,7 @@ class RayExecutor(PoolExecutor):
 
     def _end_of(self, task: Any) -> Any:
         """Return what a task gave back: a `Result`, `Failed` or `Lost`."""
-        from cse_cli.runs.relay import Lost
+        from cse_cli.jobs.relay import Lost
 
         known = self._ray.exceptions
         try:
@@ -369,7 +369,7 @@ def _import_ray(address: str) -> Any:
 
 
 class _LocalCluster:
-    """Two nodes on this machine, in the care of another process (`cse_cli.runs.local_cluster`).
+    """Two nodes on this machine, in the care of another process (`cse_cli.jobs.local_cluster`).
 
     Raises:
         MissingError: They did not start.
@@ -378,7 +378,7 @@ class _LocalCluster:
     def __init__(self, workers: int | None, processes: int) -> None:
         cpus = -(-(workers or schedulable_cores()) // 2) * processes * (_threads() or 1)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cse_cli.runs.local_cluster", str(cpus)],
+            [sys.executable, "-P", "-m", "cse_cli.jobs.local_cluster", str(cpus)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

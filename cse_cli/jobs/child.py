@@ -1,4 +1,4 @@
-"""A child process that runs jobs, as its parent sees it; `cse_cli.runs.worker` is what it does. Imports no torch."""
+"""A child process that runs jobs, as its parent sees it; `cse_cli.jobs.worker` is what it does. Imports no torch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Child:
             told = (theirs.fileno(), os.getpid(), processes)
             self._process = subprocess.Popen(
                 # -P: nothing is imported from the folder that the command was started in.
-                [sys.executable, "-P", "-m", "cse_cli.runs.worker", *map(str, told)],
+                [sys.executable, "-P", "-m", "cse_cli.jobs.worker", *map(str, told)],
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A process that does one job as one of several: `python -m cse_cli.runs.rank FOLDER PARENT`, started by torch's agent.
+"""A process that does one job as one of several: `python -m cse_cli.jobs.rank FOLDER PARENT`, started by torch's agent.
 
 Rank 0 tells the agent's process how the run goes; all give back why they failed, through the folder.
 """
@@ -15,7 +15,7 @@ from cse_cli.core.processes import ProcessRank, among_others, end_with_parent, i
 
 if TYPE_CHECKING:
     from cse_cli.core.console import Observer
-    from cse_cli.runs.distributed import JobFolder
+    from cse_cli.jobs.distributed import JobFolder
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _run(path: Path, parent: int, here: ProcessRank) -> int:
-    from cse_cli.runs.distributed import JobFolder
+    from cse_cli.jobs.distributed import JobFolder
 
     try:
         return run_rank(JobFolder(path), here)
@@ -61,7 +61,7 @@ def _observer(folder: JobFolder, here: ProcessRank) -> Observer:
     from multiprocessing.connection import Client
 
     from cse_cli.core.console import SilentObserver
-    from cse_cli.runs.channel import RemoteObserver, tell_through
+    from cse_cli.jobs.channel import RemoteObserver, tell_through
 
     if here.rank > 0:
         return SilentObserver()

@@ -100,7 +100,7 @@ def runs_at_work() -> list[psutil.Process]:
     found = []
     for one in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if "cse_cli.runs.worker" in one.cmdline() and one.environ().get("CSE_HOME") == str(home()):
+            if "cse_cli.jobs.worker" in one.cmdline() and one.environ().get("CSE_HOME") == str(home()):
                 found.append(one)
     return found
 
