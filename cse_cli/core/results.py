@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from cse_cli.core.checksums import Checked
+from cse_cli.core.identity import Identity, Plan
 from registry.errors import CseError
 from registry.papers import AVERAGE
 
@@ -36,6 +37,8 @@ class Versions(BaseModel):
 
     Args:
         git: Commit that the recipe's repository was at; changes not committed are not seen.
+        engine: Digest of the code of the trainer and the evaluators. It is shown if it differs, and is not part of the
+            experiment's identity.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -45,6 +48,7 @@ class Versions(BaseModel):
     torch: str
     transformers: str
     git: str | None = None
+    engine: str = ""
 
 
 class PaperRow(BaseModel):
@@ -92,7 +96,10 @@ class Result(Checked):
 
     Args:
         recipe: Name or path the recipe was asked for by.
-        recipe_hash: `Recipe.hash()`.
+        source: Absolute path of the recipe's file.
+        identity: Identity of the experiment.
+        plan: Seeds that were planned with this one, or None if it was started without a plan.
+        started: Time at which the run was created.
         scores: Evaluator → metric → value, of the selected state.
         untrained: The same before the first step, for the evaluators scored then.
         curve: Step → value of the selecting metric.
@@ -101,7 +108,6 @@ class Result(Checked):
         test_selected: Whether a test split chose the state: such numbers are optimistic.
         fingerprints: "dataset/split" → content digest.
         commits: Repository of the hub, "model owner/name" or "dataset owner/name" → the commit that was used.
-        base_sha256: `weights_sha256` of the model that training started from; None where the run did not note it.
         measures: Measures of the method itself, such as "queue/traceable_distance".
         last_state: Digest of all weights after the last step: equal exactly when every bit is.
         seconds: Wall time of training, evaluation during it included.
@@ -113,8 +119,11 @@ class Result(Checked):
 
     schema_version: Literal[1] = 1
     recipe: str
+    source: str = ""
     title: str
-    recipe_hash: str
+    identity: Identity
+    plan: Plan | None = None
+    started: datetime
     language: str
     seed: int
     paper: PaperRow | None = None
@@ -129,7 +138,6 @@ class Result(Checked):
     last_state: str | None = None
     fingerprints: dict[str, str] = Field(default_factory=dict)
     commits: dict[str, str] = Field(default_factory=dict)
-    base_sha256: str | None = None
     measures: dict[str, float] = Field(default_factory=dict)
     versions: Versions
     device: str
@@ -139,6 +147,16 @@ class Result(Checked):
     speed: Speed | None = None
     run_id: str | None = None
     finished: datetime
+
+    @property
+    def experiment(self) -> str:
+        """ID of the experiment: the key of everything that groups runs."""
+        return self.identity.experiment
+
+    @property
+    def recipe_hash(self) -> str:
+        """`Recipe.hash()` of the resolved recipe."""
+        return self.identity.settings
 
     def tests(self) -> tuple[list[str], str]:
         """Return the evaluators of test data, and the metric that they are read by: the one that selects states.

@@ -1,0 +1,95 @@
+"""Identity of an experiment, and the plan of its seeds: what may be compared as seeds of one method."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SHORT = 8
+"""Characters of a digest that tables and messages show."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference between two experiments.
+
+    Args:
+        part: Part of the identity.
+        name: Component or model, such as "losses.info_nce" or "encoders.bert". Empty for settings and text.
+        first: Digest in the first experiment. Empty if it has none.
+        second: Digest in the second experiment. Empty if it has none.
+    """
+
+    part: Literal["settings", "text", "weights", "code"]
+    name: str
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        if self.part == "code":
+            return f"code of {self.name}"
+        named = f"weights of {self.name}" if self.part == "weights" else self.part
+        return f"{named} {self.first[:SHORT] or 'none'} / {self.second[:SHORT] or 'none'}"
+
+
+class Identity(BaseModel):
+    """Everything that makes an experiment: two runs are seeds of the same one exactly if all four parts are equal.
+
+    Args:
+        settings: `Recipe.hash()`: the resolved recipe without seed and prose.
+        text: SHA-256 of the training text. Empty without training.
+        weights: Place in the recipe, such as "encoders.bert" → SHA-256 of the weights it starts from, for every model
+            that the recipe names.
+        code: Component, such as "losses.info_nce" → digest of its module and of the modules of its own distribution
+            that it imports, as syntax trees without docstrings.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    settings: str
+    text: str = ""
+    weights: dict[str, str] = Field(default_factory=dict)
+    code: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def experiment(self) -> str:
+        """ID of the experiment: 16 hexadecimal digits of a digest of all four parts."""
+        document = json.dumps(self.model_dump(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(document.encode()).hexdigest()[:16]
+
+    def differences(self, other: Identity) -> list[Difference]:
+        """Return what differs: nothing exactly if both are the same experiment."""
+        return [*self._of_parts(other), *self._of_names(other)]
+
+    def _of_parts(self, other: Identity) -> Iterator[Difference]:
+        if self.settings != other.settings:
+            yield Difference("settings", "", self.settings, other.settings)
+        if self.text != other.text:
+            yield Difference("text", "", self.text, other.text)
+
+    def _of_names(self, other: Identity) -> Iterator[Difference]:
+        for part in ("weights", "code"):
+            first, second = getattr(self, part), getattr(other, part)
+            for name in sorted({*first, *second}):
+                if first.get(name, "") != second.get(name, ""):
+                    yield Difference(part, name, first.get(name, ""), second.get(name, ""))
+
+
+class Plan(BaseModel):
+    """Seeds that were planned together, before the first of them started.
+
+    Args:
+        seeds: All planned seeds, in ascending order.
+        made: Time of the plan. A run that started earlier does not belong to it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    seeds: tuple[int, ...]
+    made: datetime
