@@ -1,0 +1,116 @@
+"""Claims: who does a run. The one place that decides whether a run is done, busy, resumed or new.
+
+A claim is the lock of the run's directory, so several processes, also on several machines that share the state
+directory, can do one study or one search: each takes the next run that no other process holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from cse_cli.core.identity import Identity
+from cse_cli.core.paths import home
+from cse_cli.runs.index import RecordedRun, all_runs, read_run
+from cse_cli.runs.lock import FileLock
+from cse_cli.runs.record import About, RunRecord, lock_of
+from registry.errors import CseError
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run is finished.
+
+    Args:
+        run: The run that finished, the latest one if there are several.
+    """
+
+    run: RecordedRun
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Another process does the run.
+
+    Args:
+        run: The run as it is recorded.
+    """
+
+    run: RecordedRun
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """This process does the run and holds its lock.
+
+    Args:
+        record: Record of the run.
+        resumed: Whether the run was started before.
+    """
+
+    record: RunRecord
+    resumed: bool
+
+
+Claim = Done | Busy | Claimed
+
+
+def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: bool = False) -> Claim:
+    """Claim the run of an experiment with a seed.
+
+    Args:
+        about: The run as it would be created. Its identity, seed and search decide which recorded runs are the same.
+        resolved: Resolved recipe of a new run.
+        again: Whether to create a new run although one is finished or unfinished.
+    """
+    with FileLock(home() / "claims.lock"):
+        if not again:
+            found = same_runs(all_runs(), about.identity, about.seed, about.search, about.trial)
+            if taken := _taken(found):
+                return taken
+        about.write(resolved)
+        (lock := FileLock(lock_of(about.run_id))).acquire()
+    return Claimed(RunRecord(about, lock), resumed=False)
+
+
+def claim_run(run_id: str) -> Claim:
+    """Claim one run by its ID, to resume it."""
+    with FileLock(home() / "claims.lock"):
+        taken = _taken([read_run(run_id)])
+    assert taken is not None  # a run that is recorded is done, busy or free
+    return taken
+
+
+def same_runs(
+    runs: Iterable[RecordedRun], identity: Identity | None, seed: int | None, search: str = "", trial: int | None = None
+) -> list[RecordedRun]:
+    """Return the runs of one experiment with one seed: of a search, the run of one trial."""
+    return [
+        run
+        for run in runs
+        if identity is not None
+        and run.about.identity == identity
+        and run.about.seed == seed
+        and (run.about.search, run.about.trial) == (search, trial)
+        and not run.about.summary
+    ]
+
+
+def _taken(found: list[RecordedRun]) -> Claim | None:
+    """Return what becomes of a run that is recorded; None if all its records are unusable."""
+    if done := [run for run in found if run.end in ("finished", "pruned") and not run.unreadable]:
+        return Done(max(done, key=lambda run: run.about.created))
+    free = [run for run in found if run.end not in ("finished", "pruned") and not run.about.pulled]
+    for run in free:
+        lock = FileLock(lock_of(run.run_id))
+        if not lock.acquire():
+            return Busy(run)
+        lock.release()
+    for run in free:
+        lock = FileLock(lock_of(run.run_id))
+        with suppress(CseError):
+            if lock.acquire():
+                return Claimed(RunRecord(run.about, lock), resumed=True)
+    return None

@@ -1,0 +1,221 @@
+"""Events of a run: `events.jsonl` in its directory, one JSON object per line, append only.
+
+Each event has a `kind` and a `time` in seconds since 1970. A process that is killed leaves at most one incomplete line,
+which readers skip and the next writer removes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from registry.paths import make_folder
+
+FILE = "events.jsonl"
+"""Name of the file in a run's directory."""
+
+End = Literal["finished", "failed", "stopped", "pruned"]
+ENDS: tuple[End, ...] = ("finished", "failed", "stopped", "pruned")
+"""Kinds of events that end a run. A later "started" resumes it."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event.
+
+    Args:
+        kind: "started" (host, pid, command, device, step, steps), "metrics" (step, values), "system" (values),
+            "tags" (values), "dataset" (name, digest, context, source), "warning" (text), "evaluated" (step, scores,
+            best), "checkpoint" (step), "file" (name), "model" (name, title, about), or one of `ENDS` (reason).
+        time: Seconds since 1970.
+        data: Everything else.
+    """
+
+    kind: str
+    time: float
+    data: dict[str, Any]
+
+
+class EventLog:
+    """Appends events to the file of one run. Several threads may append.
+
+    Args:
+        folder: Directory of the run. It is created if it does not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        make_folder(folder)
+        self._descriptor = os.open(folder / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self._cut_incomplete_line()
+
+    def append(self, kind: str, **data: Any) -> None:
+        """Append an event.
+
+        Raises:
+            OSError: If the disk is full. What was written of the event is removed.
+        """
+        line = json.dumps({"kind": kind, "time": time.time(), **_plain(data)}, ensure_ascii=False) + "\n"
+        content = line.encode("utf-8", "surrogatepass")
+        written = os.write(self._descriptor, content)
+        if written < len(content):  # the disk is full: the second call raises why
+            try:
+                os.write(self._descriptor, content[written:])
+            finally:
+                with suppress(OSError):
+                    self._cut_incomplete_line()
+
+    def sync(self) -> None:
+        """Wait until everything appended is on the disk."""
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _cut_incomplete_line(self) -> None:
+        size, end = os.fstat(self._descriptor).st_size, b""
+        start = size
+        while start > 0 and b"\n" not in end:
+            start = max(0, start - 65536)
+            end = os.pread(self._descriptor, size - start, start)
+        whole = start + end.rfind(b"\n") + 1
+        if whole < size:
+            os.ftruncate(self._descriptor, whole)
+
+
+def read_events(folder: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
+    """Yield the complete events of a run from a byte offset, each with the offset behind it.
+
+    A line that is not an event, because the disk damaged it, is yielded as an event of kind "damaged".
+    """
+    try:
+        file = (folder / FILE).open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            offset += len(line)
+            yield _parsed(line), offset
+
+
+def _parsed(line: bytes) -> Event:
+    try:
+        content = json.loads(line)
+        return Event(str(content.pop("kind")), float(content.pop("time")), content)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Event("damaged", 0.0, {})
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in which NaN and infinity, which JSON does not have, are strings that `float` reads."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+@dataclass
+class History:
+    """Everything that the events of a run say, with repeated steps of a resumed run counted once.
+
+    Args:
+        starts: "started" events, the newest last.
+        end: Last event that ended the run, or None while it runs or if its process was killed.
+        metrics: Metric → step → value.
+        system: Measurement of the machine → time → value.
+        tags: Tags set during the run.
+        datasets: Data sets that the run read.
+        warnings: Texts of the warnings.
+        evaluated: Step → scores of the selecting evaluator.
+        checkpoint: Step of the last checkpoint.
+        damaged: Number of lines that could not be read.
+    """
+
+    starts: list[Event] = field(default_factory=list)
+    end: Event | None = None
+    metrics: dict[str, dict[int, float]] = field(default_factory=dict)
+    system: dict[str, dict[float, float]] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    datasets: list[dict[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    evaluated: dict[int, dict[str, float]] = field(default_factory=dict)
+    checkpoint: int | None = None
+    damaged: int = 0
+
+    @property
+    def step(self) -> int:
+        """Last step that was recorded."""
+        resumed = int(self.starts[-1].data.get("step", 0)) if self.starts else 0
+        return max([resumed, *self.evaluated, *self.metrics.get("train/loss", {})])
+
+    def add(self, event: Event) -> None:
+        """Add the next event. One that lacks a field counts as damaged."""
+        try:
+            if event.kind in ENDS:
+                self.end = event
+            elif take := _TAKES.get(event.kind):
+                take(self, event, event.data)
+        except (KeyError, ValueError, TypeError, AttributeError):
+            self.damaged += 1
+
+    def _start(self, event: Event, _: dict[str, Any]) -> None:
+        self.starts.append(event)
+        self.end = None
+
+    def _metrics(self, _: Event, data: dict[str, Any]) -> None:
+        for name, value in data["values"].items():
+            self.metrics.setdefault(name, {})[int(data["step"])] = float(value)
+
+    def _system(self, event: Event, data: dict[str, Any]) -> None:
+        for name, value in data["values"].items():
+            self.system.setdefault(name, {})[event.time] = float(value)
+
+    def _tags(self, _: Event, data: dict[str, Any]) -> None:
+        self.tags |= data["values"]
+
+    def _dataset(self, _: Event, data: dict[str, Any]) -> None:
+        self.datasets.append(data)
+
+    def _warning(self, _: Event, data: dict[str, Any]) -> None:
+        self.warnings.append(data["text"])
+
+    def _evaluated(self, _: Event, data: dict[str, Any]) -> None:
+        self.evaluated[int(data["step"])] = {key: float(value) for key, value in data["scores"].items()}
+
+    def _checkpoint(self, _: Event, data: dict[str, Any]) -> None:
+        self.checkpoint = int(data["step"])
+
+    def _damaged(self, _: Event, __: dict[str, Any]) -> None:
+        self.damaged += 1
+
+
+_TAKES: dict[str, Callable[[History, Event, dict[str, Any]], None]] = {
+    "started": History._start,
+    "metrics": History._metrics,
+    "system": History._system,
+    "tags": History._tags,
+    "dataset": History._dataset,
+    "warning": History._warning,
+    "evaluated": History._evaluated,
+    "checkpoint": History._checkpoint,
+    "damaged": History._damaged,
+}
+
+
+def read_history(folder: Path) -> History:
+    """Return what all events of a run say."""
+    history = History()
+    for event, _ in read_events(folder):
+        history.add(event)
+    return history

@@ -1,0 +1,262 @@
+"""All recorded runs, read from their directories. Imports neither MLflow nor torch.
+
+What was read is kept in a cache file, by the time and size of each run's files. You can delete the cache at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from cse_cli import __version__
+from cse_cli.core.paths import cache, runs
+from cse_cli.core.results import Result
+from cse_cli.runs.events import FILE, read_history
+from cse_cli.runs.lock import is_held
+from cse_cli.runs.record import ABOUT, RESULT, About, folder_of, lock_of, read_about
+from registry.errors import CseError, UnknownNameError, suggestion
+from registry.paths import write_atomically
+from registry.validation import describe
+
+State = Literal["RUNNING", "FINISHED", "FAILED", "STOPPED", "PRUNED", "LOST"]
+"""LOST: the process of the run was killed or its machine went down. The run can be resumed from its last checkpoint."""
+STATES: tuple[State, ...] = ("RUNNING", "FINISHED", "FAILED", "STOPPED", "PRUNED", "LOST")
+
+SILENT_SECONDS = 1800.0
+"""Without file locks, a run that has recorded nothing for this long counts as LOST."""
+
+_FILES = (ABOUT, FILE, RESULT)
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run as its directory describes it.
+
+    Args:
+        about: What the run is.
+        end: Kind of the event that ended it, or None while it runs or if its process was killed.
+        reason: Why it ended, one line.
+        host: Machine and process that started it last.
+        started: Time of its first start.
+        ended: Time of its end, or None.
+        tags: Tags set during the run.
+        result_json: Contents of `result.json`, already checked, or None.
+        unreadable: Why the result cannot be read, or None.
+    """
+
+    about: About
+    end: str | None = None
+    reason: str = ""
+    host: str = ""
+    started: datetime | None = None
+    ended: datetime | None = None
+    tags: dict[str, str] = field(default_factory=dict, repr=False)
+    result_json: dict[str, Any] | None = field(default=None, repr=False)
+    unreadable: str | None = None
+
+    @property
+    def run_id(self) -> str:
+        """ID of the run."""
+        return self.about.run_id
+
+    @property
+    def name(self) -> str:
+        """Display name of the run."""
+        return self.about.name
+
+    @cached_property
+    def state(self) -> State:
+        """State of the run."""
+        if self.end is not None:
+            return self.end.upper()  # type: ignore[return-value]
+        held = is_held(lock_of(self.run_id))
+        if held is None and not self.about.pulled:
+            held = time.time() - _last_change(self.run_id) < SILENT_SECONDS
+        return "RUNNING" if held else "LOST"
+
+    @cached_property
+    def result(self) -> Result | None:
+        """Result of a finished run."""
+        return None if self.result_json is None else Result.model_validate(self.result_json)
+
+    @property
+    def is_result(self) -> bool:
+        """Whether the run counts as a result of its recipe: finished, readable, and neither a trial nor a summary."""
+        return self.about.is_result and self.end == "finished" and self.result_json is not None
+
+
+def all_runs() -> list[RecordedRun]:
+    """Return all recorded runs, newest first. A run whose `run.toml` cannot be read is left out with a warning."""
+    return sorted(_read_all(), key=lambda run: (run.about.created, run.run_id), reverse=True)
+
+
+def finished_runs() -> list[RecordedRun]:
+    """Return all finished runs that count as results, newest first, with a warning for each unreadable result."""
+    found = [run for run in all_runs() if run.about.is_result and run.end == "finished"]
+    for run in found:
+        if run.result_json is None:
+            sys.stderr.write(f"warning: run {run.about.short} ({run.name}) is left out: {run.unreadable}\n")
+    return [run for run in found if run.is_result]
+
+
+def finished_results() -> list[Result]:
+    """Return the results of `finished_runs`."""
+    return [run.result for run in finished_runs() if run.result is not None]
+
+
+def read_run(run_id: str) -> RecordedRun:
+    """Return one run, by its whole ID.
+
+    Raises:
+        CseError: If its `run.toml` cannot be read.
+    """
+    return _built(run_id, _read(run_id))
+
+
+def result_of(run_id: str) -> Result | None:
+    """Return the result of a finished run, or None if it has none."""
+    return read_run(run_id).result
+
+
+def find_run(prefix_or_name: str, among: Iterable[RecordedRun] | None = None) -> RecordedRun:
+    """Return the run with this ID prefix or name.
+
+    Raises:
+        UnknownNameError: If no run or several runs match.
+    """
+    known = list(all_runs() if among is None else among)
+    matching = [run for run in known if run.run_id.startswith(prefix_or_name.lower())]
+    matching = matching or [run for run in known if run.name == prefix_or_name]
+    if prefix_or_name and len(matching) == 1:
+        return matching[0]
+    if prefix_or_name and matching:
+        listed = ", ".join(f"{run.about.short} ({run.name})" for run in matching[:5])
+        raise UnknownNameError(
+            f"'{prefix_or_name}' matches {len(matching)} runs: {listed}", "give more characters of the ID"
+        )
+    near = suggestion(prefix_or_name, [*(run.name for run in known), *(run.about.short for run in known)])
+    raise UnknownNameError(f"no run '{prefix_or_name}' in {runs()}.{near}", "`cse runs ls` lists all runs")
+
+
+def _last_change(run_id: str) -> float:
+    with suppress(OSError):
+        return max(entry.stat().st_mtime for entry in os.scandir(folder_of(run_id)))
+    return 0.0
+
+
+# --- the cache --------------------------------------------------------------------------------------------------------
+
+_Key = list[list[int] | None]
+
+
+def _cache_file() -> Path:
+    return cache() / "runs.json"
+
+
+def _read_all() -> Iterator[RecordedRun]:
+    known, changed = _read_cache(), False
+    entries: dict[str, Any] = {}
+    for run_id in _run_ids():
+        key = _key(run_id)
+        entry = known.get(run_id)
+        if entry is None or entry["key"] != key:
+            try:
+                entry, changed = {"key": key, **_read(run_id)}, True
+            except CseError as error:
+                if (folder_of(run_id) / ABOUT).exists():
+                    sys.stderr.write(f"warning: run {run_id[:8]} is left out: {error.message}\n")
+                continue
+        entries[run_id] = entry
+        yield _built(run_id, entry)
+    if changed or known.keys() - entries.keys():
+        with suppress(OSError):  # a read-only directory is read without a cache
+            write_atomically(_cache_file(), json.dumps({"version": __version__, "runs": entries}))
+
+
+def _run_ids() -> list[str]:
+    with suppress(OSError):
+        return [entry.name for entry in os.scandir(runs()) if not entry.name.startswith(".") and entry.is_dir()]
+    return []
+
+
+def _read_cache() -> dict[str, Any]:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        content = json.loads(_cache_file().read_bytes())
+        if content["version"] == __version__:
+            return dict(content["runs"])
+    return {}
+
+
+def _key(run_id: str) -> _Key:
+    """Return time and size of the files that `_read` reads."""
+    return [_stat(folder_of(run_id) / name) for name in _FILES]
+
+
+def _stat(file: Path) -> list[int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return [found.st_mtime_ns, found.st_size]
+
+
+def _read(run_id: str) -> dict[str, Any]:
+    """Return what the cache keeps of a run, read from its files.
+
+    Raises:
+        CseError: If `run.toml` cannot be read.
+    """
+    about, history = read_about(run_id), read_history(folder_of(run_id))
+    result, unreadable = _read_result(run_id) if history.end and history.end.kind == "finished" else (None, None)
+    last = history.starts[-1].data if history.starts else {}
+    return {
+        "about": about.model_dump(mode="json", exclude_defaults=True),
+        "end": history.end.kind if history.end else None,
+        "reason": str(history.end.data.get("reason", "")) if history.end else "",
+        "host": f"process {last['pid']} on {last['host']}" if {"pid", "host"} <= last.keys() else "",
+        "started": history.starts[0].time if history.starts else None,
+        "ended": history.end.time if history.end else None,
+        "tags": history.tags,
+        "result": None if about.summary else result,
+        "unreadable": None if about.summary else unreadable,
+    }
+
+
+def _read_result(run_id: str) -> tuple[dict[str, Any] | None, str | None]:
+    """Return the contents of `result.json`, or why it cannot be read."""
+    try:
+        text = (folder_of(run_id) / RESULT).read_text(encoding="utf-8")
+        return Result.model_validate_json(text).model_dump(mode="json"), None
+    except ValidationError as error:
+        return None, f"{RESULT} is damaged or from another version of cse: {describe(error)}"
+    except (OSError, ValueError) as error:
+        return None, f"{RESULT} cannot be read: {error}"
+
+
+def _built(run_id: str, entry: dict[str, Any]) -> RecordedRun:
+    return RecordedRun(
+        about=About.model_validate({"run_id": run_id, **entry["about"]}),
+        end=entry["end"],
+        reason=entry["reason"],
+        host=entry["host"],
+        started=_time(entry["started"]),
+        ended=_time(entry["ended"]),
+        tags=entry["tags"],
+        result_json=entry["result"],
+        unreadable=entry["unreadable"],
+    )
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

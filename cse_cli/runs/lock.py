@@ -1,0 +1,110 @@
+"""The lock that the process of a run holds while it runs. Other processes recognize a running run by it.
+
+It is the operating system's lock on a file in the run's directory. It needs no clock and no process ID, so it also
+works between containers and machines that share a disk. It is released when its process ends, even by SIGKILL.
+
+Some file systems have no locks (NFS without its lock service, Lustre mounted without `flock`). A run on such a file
+system runs without a lock, and `is_held` returns None.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from registry.paths import make_folder
+
+LOCK = "lock"
+"""Name of the locked file in a run's directory. It is never deleted: another process may be about to lock it."""
+
+_PROBE_SECONDS = 0.5
+"""Longer than `is_held` holds a lock that it finds free."""
+_POLL_SECONDS = 0.02
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+_held: set[int] = set()
+"""File descriptors of the locks that this process holds."""
+
+
+class FileLock:
+    """An exclusive lock on a file, held until `release` or until the process ends. A context manager that waits for it.
+
+    Args:
+        file: File to lock. It and its directory are created if they do not exist.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._descriptor: int | None = None
+
+    def acquire(self, seconds: float = _PROBE_SECONDS) -> bool:
+        """Acquire the lock, and return whether that succeeded within the given time."""
+        make_folder(self._file.parent)
+        # Programs that this process starts do not inherit the descriptor. Forks do: see `_leave_to_parent`.
+        self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o666)
+        _held.add(self._descriptor)
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    self.release()
+                    return False
+                time.sleep(_POLL_SECONDS)
+            except OSError as error:
+                if error.errno in _NO_LOCKS:
+                    return True
+                self.release()
+                raise
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self._descriptor is not None:
+            _held.discard(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        self.acquire(float("inf"))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def is_held(file: Path) -> bool | None:
+    """Return whether a process holds the lock on a file; None if the file does not exist or cannot be locked."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _leave_to_parent() -> None:
+    """Close the locks in a forked child, which would hold them after the run's own process is killed."""
+    for descriptor in _held:
+        with suppress(OSError):
+            os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

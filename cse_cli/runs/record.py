@@ -1,0 +1,309 @@
+"""The record of one run: a directory that says what the run is and keeps everything that happens to it.
+
+In `runs/<id>/`:
+
+* `run.toml`: what the run is, written once
+* `recipe.toml`: the resolved recipe, which `cse run` accepts like any other
+* `events.jsonl`: what happened, append only (`cse_cli.runs.events`)
+* `result.json`: the scores of a finished run
+* `environment.json`, `series/`, `figures/`, `model/`, `checkpoint*.pt`, `log.txt`, `lock`, `mirrors/`
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import sys
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cse_cli.core.formatting import to_toml
+from cse_cli.core.identity import Identity, Plan
+from cse_cli.core.paths import runs
+from cse_cli.runs.events import ENDS, End, EventLog, read_events
+from cse_cli.runs.lock import LOCK, FileLock
+from registry.errors import CseError
+from registry.paths import make_folder, write_atomically
+from registry.validation import describe
+
+ABOUT = "run.toml"
+RECIPE = "recipe.toml"
+RESULT = "result.json"
+LOG = "log.txt"
+ENVIRONMENT = "environment.json"
+STOP = "stop"
+"""Name of the file whose presence requests the run to stop."""
+MODEL = "model"
+"""Name of the directory of the selected model."""
+
+
+class About(BaseModel):
+    """What a run is: the contents of `run.toml`.
+
+    Args:
+        run_id: ID of the run, and name of its directory.
+        name: Display name. It does not have to be unique.
+        recipe: Name or path by which the recipe was requested. Empty for the record of a search.
+        source: Absolute path of the recipe's file.
+        seed: Seed of the run, or None for the record of a search.
+        created: Time at which the record was created.
+        group: Group of related runs: the experiment in MLflow.
+        parent: ID of the run that this one belongs to, such as the record of a search.
+        study: Cell of a study that the run fills.
+        search: Name of the search whose trial this is. Such a run is not a result of its recipe.
+        trial: Number of the trial.
+        confirms: Name of the search whose best values this run verifies.
+        summary: "tuning" or "seeds" for a record that summarizes others and has no result.
+        changes: What `--set` and `--unset` changed, such as "train.steps=10" or "no queue".
+        tags: Tags of the user (`--tag`).
+        note: Description of the recipe.
+        method: Name of the method, from the recipe's title.
+        encoder: Name of the model of the scored encoder.
+        data: Name of the training text.
+        paper: Reported row that the recipe reproduces: "paper/table/row".
+        test_selected: Whether a test split selects the state.
+        commits: Repository on the Hub → commit that the run uses, also when it is resumed.
+        git: Commit of the recipe's repository. Empty if it is not in one.
+        identity: Identity of the experiment, or None for a record without a run of its own.
+        plan: Seeds that were planned together with this one, or None.
+        pulled: Where the record came from, if it was pulled from a server or imported from an archive.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: int = 1
+    run_id: str = Field(default_factory=lambda: uuid4().hex)
+    name: str
+    recipe: str = ""
+    source: str = ""
+    seed: int | None = None
+    created: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    group: str
+    parent: str = ""
+    study: str = ""
+    search: str = ""
+    trial: int | None = None
+    confirms: str = ""
+    summary: str = ""
+    changes: tuple[str, ...] = ()
+    tags: dict[str, str] = Field(default_factory=dict)
+    note: str = ""
+    method: str = ""
+    encoder: str = ""
+    data: str = ""
+    paper: str = ""
+    test_selected: bool = False
+    commits: dict[str, str] = Field(default_factory=dict)
+    git: str = ""
+    identity: Identity | None = None
+    plan: Plan | None = None
+    pulled: str = ""
+
+    @property
+    def path(self) -> Path:
+        """Directory of the run."""
+        return folder_of(self.run_id)
+
+    @property
+    def short(self) -> str:
+        """First characters of the ID, as lists show it."""
+        return self.run_id[:8]
+
+    @property
+    def experiment(self) -> str:
+        """ID of the experiment. Empty for a record without a run of its own."""
+        return "" if self.identity is None else self.identity.experiment
+
+    @property
+    def is_result(self) -> bool:
+        """Whether the run, once finished, is a result of its recipe: trials and summaries are not."""
+        return not self.search and not self.summary
+
+    def write(self, resolved: Mapping[str, Any] | None = None) -> None:
+        """Create the directory with `run.toml` and, if there is one, the resolved recipe, all or nothing."""
+        draft = self.path.with_name(f".{self.run_id}.{os.getpid()}")
+        make_folder(draft)
+        try:
+            if resolved is not None:
+                write_atomically(draft / RECIPE, to_toml(resolved))
+            document = self.model_dump(exclude_none=True, exclude_defaults=False)
+            write_atomically(draft / ABOUT, to_toml({key: value for key, value in document.items() if value != ""}))
+            draft.rename(self.path)
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+
+
+def folder_of(run_id: str) -> Path:
+    """Return the directory of a run."""
+    return runs() / run_id
+
+
+def read_about(run_id: str) -> About:
+    """Return what a run is.
+
+    Raises:
+        CseError: If `run.toml` is missing, damaged or of another version.
+    """
+    file = folder_of(run_id) / ABOUT
+    try:
+        return About(**tomllib.loads(file.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise _unreadable(file, describe(error)) from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, str(error)) from error
+
+
+def read_recipe(run_id: str) -> dict[str, Any]:
+    """Return the resolved recipe of a run.
+
+    Raises:
+        CseError: If `recipe.toml` is missing or damaged.
+    """
+    file = folder_of(run_id) / RECIPE
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, str(error)) from error
+
+
+def _unreadable(file: Path, why: str) -> CseError:
+    return CseError(
+        f"{file} is missing, damaged or from another version of cse: {why}",
+        f"restore it from a backup, or delete {file.parent} and run the recipe again",
+    )
+
+
+class RunRecord:
+    """Writes the record of one run. Only the process that holds the run's lock has one.
+
+    Args:
+        about: What the run is.
+        lock: Lock of the run, which is held, or None for a record that nothing is written to: on all processes of a
+            run except the first.
+    """
+
+    def __init__(self, about: About, lock: FileLock | None) -> None:
+        self.about = about
+        self.path = about.path
+        self._lock = lock
+        self._log = None if lock is None else EventLog(self.path)
+
+    @property
+    def run_id(self) -> str:
+        """ID of the run."""
+        return self.about.run_id
+
+    def started(self, step: int = 0, steps: int = 0, device: str = "") -> None:
+        """Record that the run starts, or resumes after `step` of `steps` steps."""
+        command = shlex.join(["cse", *sys.argv[1:]])
+        place = {"host": socket.gethostname(), "pid": os.getpid(), "command": command, "device": device}
+        self._append("started", **place, step=step, steps=steps)
+
+    def metrics(self, values: Mapping[str, float], step: int) -> None:
+        """Record values of a step."""
+        if values:
+            self._append("metrics", step=step, values={key: float(value) for key, value in values.items()})
+
+    def system(self, values: Mapping[str, float]) -> None:
+        """Record measurements of the machine."""
+        self._append("system", values=dict(values))
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        """Set or replace tags."""
+        self._append("tags", values=dict(values))
+
+    def dataset(self, name: str, digest: str, context: str, source: str) -> None:
+        """Record a data set that the run reads; context is "training" or "evaluation"."""
+        self._append("dataset", name=name, digest=digest, context=context, source=source)
+
+    def warned(self, text: str) -> None:
+        """Record a warning."""
+        self._append("warning", text=text)
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Record the scores of the selecting evaluator at a step."""
+        self._append("evaluated", step=step, scores=dict(scores), best=best)
+
+    def checkpoint(self, step: int) -> None:
+        """Record that the checkpoint of a step is on the disk."""
+        self._append("checkpoint", step=step)
+        self.sync()
+
+    def file(self, name: str, content: str | None = None) -> None:
+        """Record that a file or directory belongs to the record; with `content`, write it first."""
+        if self._log is not None and content is not None:
+            write_atomically(self.path / name, content)
+        self._append("file", name=name)
+
+    def model(self, name: str, title: str, about: Mapping[str, str]) -> None:
+        """Record that the directory `name` holds the selected model."""
+        self._append("model", name=name, title=title, about=dict(about))
+
+    def sync(self) -> None:
+        """Wait until all events are on the disk."""
+        if self._log is not None:
+            self._log.sync()
+
+    def end(self, kind: End, reason: str = "") -> None:
+        """Record how the run ended, and release its lock. Later calls do nothing.
+
+        A finished or pruned run has nothing to resume, so its checkpoints are deleted.
+        """
+        if self._log is None:
+            return
+        self._append(kind, reason=reason)
+        self.sync()
+        if kind in ("finished", "pruned"):
+            delete_checkpoints(self.run_id)
+        (self.path / STOP).unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Release the lock without recording an end."""
+        if self._log is not None and self._lock is not None:
+            self._log.close()
+            self._log = None
+            self._lock.release()
+
+    def _append(self, kind: str, **data: Any) -> None:
+        if self._log is not None:
+            self._log.append(kind, **data)
+
+
+def lock_of(run_id: str) -> Path:
+    """Return the file that the process of a run locks."""
+    return folder_of(run_id) / LOCK
+
+
+def log_of(run_id: str) -> Path:
+    """Return the file with the printed lines of a run."""
+    return folder_of(run_id) / LOG
+
+
+def delete_checkpoints(run_id: str) -> None:
+    """Delete the checkpoints of a run that nothing will resume."""
+    for pattern in ("*.pt", "*.partial"):
+        for file in folder_of(run_id).glob(pattern):
+            with suppress(FileNotFoundError):
+                file.unlink()
+
+
+def last_end(run_id: str) -> str | None:
+    """Return how a run ended, one of `ENDS`, or None if it runs or its process was killed."""
+    end: str | None = None
+    for event, _ in read_events(folder_of(run_id)):
+        if event.kind in ENDS:
+            end = event.kind
+        elif event.kind == "started":
+            end = None
+    return end
