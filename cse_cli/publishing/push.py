@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cse_cli.core.formatting import mean_text, seed_list
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import checked_model_of_run
+from cse_cli.runs.model import checked_model_of_run
 from cse_cli.tracking.reader import find_run, finished_results, result_of, text_of
 from registry import EVALUATORS
 from registry.encoders.export import MODULES

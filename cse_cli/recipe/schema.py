@@ -175,6 +175,10 @@ class Data(Section):
         return ", ".join(self.files) or "+".join(self.dataset)
 
 
+PROSE = frozenset({"title", "description", "paper", "tune"})
+"""Top-level keys of a recipe that change no number."""
+
+
 def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a `[data]` table makes the experiment: the same text in another folder is the same.
 
@@ -329,7 +333,7 @@ class Recipe(Section):
 
         How a step is computed, where its outcome does not depend on it, is no part of it either.
         """
-        identity = {k: v for k, v in self.resolved().items() if k not in {"title", "description", "paper", "tune"}}
+        identity = {k: v for k, v in self.resolved().items() if k not in PROSE}
         identity["train"] = {k: v for k, v in identity["train"].items() if k not in {"seed", "compile", "rows_at_once"}}
         identity["data"] = data_identity(identity["data"])
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
