@@ -20,7 +20,6 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
-import os
 import pkgutil
 import sys
 import sysconfig
@@ -55,10 +54,8 @@ class _Module:
     @property
     def root(self) -> str:
         """The folder from which its top-level package is imported."""
-        place = self.folders[0] if self.folders else self.file
-        for _ in self.name.split("."):
-            place = os.path.dirname(place)
-        return place
+        place = Path(self.folders[0] if self.folders else self.file)
+        return str(place.parents[self.name.count(".")])
 
 
 @dataclass(frozen=True)
@@ -225,7 +222,7 @@ def _code(module: _Module) -> _Code:
     if not module.file:
         return _Code("")
     try:
-        stat = os.stat(module.file)
+        stat = Path(module.file).stat()
     except OSError:  # in an archive, or deleted since it was imported
         return _Code("")
     state = stat.st_mtime_ns, stat.st_size
