@@ -22,7 +22,7 @@ from cse_cli.mirrors import mirrored
 from cse_cli.recipe.schema import PROSE
 from cse_cli.runs.claim import Busy, BusyError, Done, claim, claim_run
 from cse_cli.runs.log import RunLog
-from cse_cli.runs.record import About, RunRecord, read_about, read_recipe
+from cse_cli.runs.record import ENVIRONMENT, About, RunRecord, read_about, read_recipe
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint, room
@@ -89,7 +89,7 @@ def execute(job: Job, observer: Observer) -> Result:
     """
     log = RunLog(observer, speaks=rank() == 0)
     prepared = prepare(job, log)
-    identity = run_on_rank0(lambda: identify(job.loaded.recipe))
+    identity = run_on_rank0(lambda: identify(job.loaded.recipe, prepared.text and prepared.text.fingerprint))
     run_on_rank0(lambda: room.demand(prepared))
     record = _claim(prepared, identity)
     if isinstance(record, Result):
@@ -140,7 +140,7 @@ def _claim(prepared: Prepared, identity: Identity) -> RunRecord | Result:
         try:
             if claimed.resumed:
                 _check_same(record.about, job, identity)
-            else:
+            if not (record.path / ENVIRONMENT).exists():
                 record_inputs(record, prepared)
         except BaseException:
             record.close()
