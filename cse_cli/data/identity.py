@@ -104,10 +104,7 @@ def identify_known(recipe: Recipe, text: str | None = None) -> Known:
         settings=recipe.hash(),
         text=_text(recipe) if text is None else text,
         weights=dict(_weights(recipe)),
-        code={
-            f"{registry.kind}.{part.name}": code_digest(registry[part.name].cls)
-            for _, registry, part in _trained(recipe)
-        },
+        code=_code(recipe),
     )
 
 
