@@ -76,10 +76,19 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
 
 
 def claim_run(run_id: str) -> Claim:
-    """Claim one run by its ID, to resume it."""
+    """Claim one run by its ID, to resume it.
+
+    Raises:
+        CseError: If the run is finished and its result cannot be read, or if it was recorded on another machine.
+    """
     with FileLock(home() / "claims.lock"):
-        taken = _taken([read_run(run_id)])
-    assert taken is not None  # a run that is recorded is done, busy or free
+        run = read_run(run_id)
+        taken = _taken([run])
+    if taken is None:
+        why = run.unreadable or f"it was recorded elsewhere: {run.about.pulled}"
+        raise CseError(
+            f"run {run.about.short} ({run.name}) cannot be resumed: {why}", "train it again: cse run --again"
+        )
     return taken
 
 
