@@ -70,14 +70,15 @@ class FakeEncoder(Encoder):
 
 
 def all_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a run believe that every data set that it needs is on this machine."""
+    """Let a run believe that every data set that it needs, apart from the training text, is on this machine."""
     from cse_cli.data import identity, requirements
     from cse_cli.data.requirements import Availability, Requirement
 
     look = requirements.availability
 
     def available(wanted: Requirement, *, ask_hub: bool = False) -> Availability:
-        return Availability(wanted, "here") if wanted.kind == "dataset" else look(wanted, ask_hub=ask_hub)
+        text = wanted.kind != "dataset" or wanted.wanted_by == ("data.dataset",)
+        return look(wanted, ask_hub=ask_hub) if text else Availability(wanted, "here")
 
     monkeypatch.setattr(requirements, "availability", available)
     monkeypatch.setattr(identity, "availability", available)

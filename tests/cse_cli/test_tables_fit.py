@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from cse_cli.tracking.listing import Summary
+from cse_cli.tracking.view import print_runs
 
 from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, printed_tables
 from cse_cli.analysis.leaderboard_view import print_tables
@@ -15,16 +17,14 @@ from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.evaluation.view import print_scores
 from cse_cli.jobs.view import print_results
-from cse_cli.tracking.listing import Summary
-from cse_cli.tracking.view import print_runs
 from cse_cli.tuning.view import print_confirmation, print_search, print_searches
 from tests.cse_cli.analysis.leaderboard_runs import mini, tables
 from tests.cse_cli.analysis.leaderboard_runs import result as ran
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.evaluation.test_view import scored
 from tests.cse_cli.jobs.running import exit_code_of
-from tests.cse_cli.tracking.stores import fresh_store, result
 from tests.cse_cli.tuning.searches import confirmation, search
+from tests.records import result
 
 WIDTH = 80
 SHOWN = dict.fromkeys(("stsb_dev", *STS_TASKS), "spearman")
@@ -113,7 +113,6 @@ def test_evaluate_beside_the_papers(shown):
 
 
 def test_compare(shown, home):
-    fresh_store(home)
     for seed in range(3):
         record("mini/simcse_en", seed, noise=1.5)
         record("mini/ifcl_en", seed, noise=1.0)
