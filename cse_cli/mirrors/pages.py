@@ -1,6 +1,6 @@
-"""The table of runs that MLflow's pages begin with: one of their "shared views", kept as a tag of each experiment.
+"""The table of runs that MLflow's pages start with: a "shared view", which is a tag of each experiment.
 
-Without it the table shows no metric before somebody has chosen columns.
+Without it, the table shows no metric until you choose columns.
 """
 
 from __future__ import annotations
@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from cse_cli.tracking import tags
-
 _NAME = "cse"
 VIEW_TAG = f"mlflow.sharedViewState.{_NAME}"
 _METRICS = ("eval/avg", "eval/untrained_avg", "eval/gain", "dev/spearman")
-_TAGS = ("method", "encoder", "data", "seed", tags.SET)
+_TAGS = ("method", "encoder", "data", "seed", "cse.set")
 
 
 def view() -> str:
-    """Return the view: runs by their average, with what they are and what was set."""
+    """Return the view: runs sorted by their average, with columns for what they are and what `--set` changed."""
     shown = [f"metrics.`{name}`" for name in _METRICS] + [f"tags.`{name}`" for name in _TAGS]
     state = {
         "selectedColumns": ["attributes.`Models`", *shown],

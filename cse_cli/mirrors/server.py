@@ -1,4 +1,4 @@
-"""MLflow's server, ending with the process that has started it: `python -m cse_cli.tracking.server PARENT OPTIONS`."""
+"""MLflow's server, which ends with the process that started it: `python -m cse_cli.mirrors.server PARENT OPTIONS`."""
 
 from __future__ import annotations
 
