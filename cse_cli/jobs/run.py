@@ -9,7 +9,7 @@ from time import monotonic, sleep
 import torch.distributed as dist
 from rich.markup import escape
 
-from cse_cli.core.console import Observer, RunLines, Screen, SilentObserver, print_error
+from cse_cli.core.console import Observer, RunLines, Screen, SilentObserver, print_error, to_json
 from cse_cli.core.devices import choose
 from cse_cli.core.distributed import LostRankError, announce_failure, is_first_refused, joined
 from cse_cli.core.paths import require_home
@@ -141,7 +141,7 @@ def _download(recipes: Iterable[Recipe], screen: Screen, resume: str | None = No
     Raises:
         MissingError: None of them can have it all; what one of several lacks, its run says when its turn comes.
     """
-    different = {recipe.hash(): recipe for recipe in recipes}.values()
+    different = {to_json(recipe.resolved()): recipe for recipe in recipes}.values()
     missing: list[MissingError] = []
     for recipe in different:
         try:
