@@ -156,11 +156,14 @@ def read_about(run_id: str) -> About:
     """
     file = folder_of(run_id) / ABOUT
     try:
-        return About(**tomllib.loads(file.read_text(encoding="utf-8")))
+        about = About(**tomllib.loads(file.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise _unreadable(file, describe(error)) from error
     except (OSError, ValueError) as error:
         raise _unreadable(file, str(error)) from error
+    if about.run_id != run_id:  # somebody copied the directory
+        raise _unreadable(file, f"it describes run {about.run_id}")
+    return about
 
 
 def read_recipe(run_id: str) -> dict[str, Any]:
