@@ -1,191 +1,120 @@
-"""Runs taken away, and what is left of such: `cse runs rm` and `cse runs gc`.
-
-A removed run is as one deleted in MLflow's pages: in no list, and its record and artifacts are kept until they are
-collected. What collects them deletes for good.
-"""
+"""Delete runs, and files that nothing needs: `cse runs rm` and `cse runs gc`."""
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from mlflow import MlflowClient
-from mlflow.entities import LoggedModel, Run, ViewType
-from mlflow.exceptions import MlflowException
-
-from cse_cli.core import run_folder
-from cse_cli.core.environment import without_password
 from cse_cli.core.paths import runs
-from cse_cli.core.run_status import is_at_work
-from cse_cli.tracking import location
-from cse_cli.tracking.files import local_folder, size_freed
-from cse_cli.tracking.logged_model import models_of
-from cse_cli.tracking.reader import RecordedRun, list_names, match_run
-from cse_cli.tracking.repair import lost_runs
-from cse_cli.tracking.signals import defer_signals
-from cse_cli.tracking.store import Store, demand_not_lost, every_page, open_store
-from cse_cli.tracking.tags import PARENT
-from cse_cli.tracking.unsent import Unsent
-from registry.errors import CseError, UnknownNameError
+from cse_cli.runs.index import EARLIER, RecordedRun, all_runs, find_run
+from cse_cli.runs.lock import FileLock
+from cse_cli.runs.record import ABOUT, folder_of, lock_of
+from registry.errors import CseError
 
-_UNKNOWN_FOR = timedelta(hours=1)
-"""A folder without a recipe that is younger may be of a run that begins."""
+_YOUNG_SECONDS = 3600.0
+"""A directory without `run.toml` that is younger may belong to a process that is about to write it."""
+
+
+def with_children(named: Sequence[RecordedRun], known: Sequence[RecordedRun]) -> list[RecordedRun]:
+    """Return runs and all runs below them, such as the trials of a search."""
+    wanted = {run.run_id for run in named}
+    while below := {run.run_id for run in known if run.about.parent in wanted} - wanted:
+        wanted |= below
+    return [run for run in known if run.run_id in wanted]
 
 
 def find_removable(names: Sequence[str]) -> list[RecordedRun]:
-    """Return the runs whose ids start so, or that are called so, and the runs below them.
+    """Return the runs with these ID prefixes or names, and the runs below them.
 
     Raises:
-        UnknownNameError: One is no run, or may be several.
-        CseError: One is at work.
+        UnknownNameError: If for a name no run or several runs match.
+        CseError: If one of them is running.
     """
-    known = list_names()
-    asked = {match_run(name, known) for name in names}
-    while below := {run.run_id for run in known if run.tags.get(PARENT) in asked} - asked:
-        asked |= below
-    found = [run for run in known if run.run_id in asked]
+    known = all_runs()
+    found = with_children([find_run(name, known) for name in names], known)
     for run in found:
-        if run.status == "RUNNING" or is_at_work(run.run_id):
-            raise CseError(
-                f"run {run.run_id[:8]} ({run.name}) is at work",
-                f"`cse runs stop {run.run_id[:8]}` ends it; `cse runs close --force` one that only seems to be",
-            )
+        if run.state == "RUNNING":
+            raise _is_running(run)
     return found
 
 
 def remove(found: Sequence[RecordedRun]) -> int:
-    """Delete runs from lists, and their folders for good; return the bytes that are free by that."""
-    client = open_store().client
-    folders = [folder for run in found if (folder := runs() / run.run_id).is_dir()]
-    freed = size_freed(folders)
+    """Delete runs with all their files, and return how many bytes that frees.
+
+    Raises:
+        CseError: If one of them was resumed meanwhile. Those before it are deleted.
+    """
+    freed = 0
     for run in found:
-        with defer_signals():
-            for model in models_of(client, client.get_run(run.run_id)):
-                client.delete_logged_model(model.model_id)
-            client.delete_run(run.run_id)
-            shutil.rmtree(runs() / run.run_id, ignore_errors=True)
+        lock = FileLock(lock_of(run.run_id))
+        if not lock.acquire():
+            raise _is_running(run)
+        try:
+            freed += size([run.about.path])
+            hidden = run.about.path.with_name(f".{run.run_id}.removed")
+            run.about.path.rename(hidden)  # all at once: a process killed now leaves no half of a run
+            shutil.rmtree(hidden)
+        finally:
+            lock.release()
     return freed
+
+
+def _is_running(run: RecordedRun) -> CseError:
+    short = run.about.short
+    return CseError(f"run {short} ({run.name}) is running", f"stop it first: cse runs stop {short}")
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """Something that nobody can use any more.
+    """Files that nothing needs.
 
     Args:
-        what: For a list.
-        paths: Files and folders that go.
-        forget: Deletes what the tracking store has of it.
+        what: Description for a list.
+        paths: Files and directories to delete.
     """
 
     what: str
     paths: tuple[Path, ...]
-    forget: Callable[[], None] = field(default=lambda: None, repr=False)
 
-    def collect(self) -> None:
-        """Delete it for good."""
-        with defer_signals():
-            for path in self.paths:
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)
-            self.forget()
+    def delete(self) -> None:
+        """Delete the files."""
+        for path in self.paths:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
-def find_garbage() -> tuple[list[Garbage], int]:
-    """Return what can be deleted for good, and how many runs the store has lost.
-
-    The former is removed runs, folders without a run, and checkpoints of finished runs. A folder is without a run where
-    this tracking store should have its run and has not: one of another store is kept, and so is one from which `repair`
-    records the run again.
-
-    Raises:
-        TrackingError: The state directory's database is gone, and folders of runs are there.
-    """
-    address = location.uri()
-    if not location.exists(address):
-        demand_not_lost(address)
-        return list(_checkpoints()), 0
-    store = open_store()
-    unknown = list(_folders_without_run(store.client))
-    is_own = location.database(address) == location.own_database()
-    lost = {run_id for run_id, _ in lost_runs(store)} if unknown and is_own else set()
-    orphans = [folder for folder in unknown if folder.name not in lost]
-    garbage = (Garbage(f"folder without a run {folder.name[:8]}", (folder,)) for folder in orphans)
-    return [*_removed_runs(store), *garbage, *_checkpoints()], len(unknown) - len(orphans)
+def find_garbage() -> list[Garbage]:
+    """Return checkpoints of finished runs, and what processes that were killed left: drafts and incomplete runs."""
+    return [*_checkpoints(), *_incomplete()]
 
 
-def garbage_size(found: Iterable[Garbage]) -> int:
-    """Return how many bytes are free once all of it is deleted."""
-    return size_freed({path for one in found for path in one.paths})
-
-
-def _removed_runs(store: Store) -> Iterator[Garbage]:
-    experiments = list(store.experiments())
-    if not experiments:
-        return
-    for run in every_page(
-        lambda token: store.client.search_runs(experiments, "", ViewType.DELETED_ONLY, page_token=token)
-    ):
-        yield from _removed_run(store.client, run)
-
-
-def _removed_run(client: MlflowClient, run: Run) -> Iterator[Garbage]:
-    backend = client._tracking_client.store
-    run_id, deletes = run.info.run_id, hasattr(backend, "_hard_delete_run")
-    models = models_of(client, run)
-    if deletes:  # those that the store calls deleted are in no search
-        models += [backend.get_logged_model(one.model_id, allow_deleted=True) for one in _outputs(run, models)]
-    kept = [run.info.artifact_uri, *(model.artifact_location for model in models)]
-    folders = [folder.parent for uri in kept if (folder := local_folder(uri)) is not None]
-    paths = tuple(folder for folder in (*folders, runs() / run_id) if folder.is_dir())
-
-    def forget() -> None:
-        for model in models:
-            backend._hard_delete_logged_model(model.model_id)
-        backend._hard_delete_run(run_id)
-
-    if deletes or paths:  # a server deletes records only by `mlflow gc`, where it runs
-        name = f"removed run {run_id[:8]} ({run.info.run_name})"
-        yield Garbage(name, paths, forget) if deletes else Garbage(name, paths)
-
-
-def _outputs(run: Run, known: Sequence[LoggedModel]) -> list[LoggedModel]:
-    there = {model.model_id for model in known}
-    made = run.outputs.model_outputs if run.outputs else []
-    return [one for one in made if one.model_id not in there]
-
-
-def _folders_without_run(client: MlflowClient) -> Iterator[Path]:
-    address = location.uri()
-    here = {without_password(address), without_password(location.kept(address))}
-    for folder in sorted(path for path in runs().glob("*") if path.is_dir()):
-        if is_at_work(folder.name) or Unsent(folder.name).exists() or not _belongs(folder, here):
-            continue
-        try:
-            client.get_run(folder.name)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                raise
-            yield folder
-
-
-def _belongs(folder: Path, names: Container[str]) -> bool:
-    """Return whether a run's folder names its store so; one without a recipe belongs to every store."""
-    try:
-        return without_password(run_folder.find(folder.name).store) in names  # older ones hid less
-    except UnknownNameError:
-        age = datetime.now(UTC) - datetime.fromtimestamp(folder.stat().st_mtime, UTC)
-        return age > _UNKNOWN_FOR
-    except CseError:  # damaged: nobody knows whose it is
-        return False
+def size(paths: Sequence[Path]) -> int:
+    """Return how many bytes are freed if these are deleted. A file that has another name too frees none."""
+    files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
+    found = [file.lstat() for file in files if file.is_symlink() or file.is_file()]
+    return sum(one.st_size for one in found if one.st_nlink == 1)
 
 
 def _checkpoints() -> Iterator[Garbage]:
-    for mark in sorted(runs().glob(f"*/{run_folder.FINISHED}")):
-        left = (*mark.parent.glob("*.pt"), *mark.parent.glob("*.partial"))
-        if left:
-            yield Garbage(f"checkpoints of finished run {mark.parent.name[:8]}", left)
+    for run in all_runs():
+        if run.state in ("FINISHED", "PRUNED"):
+            left = [file for pattern in ("*.pt", "*.partial", "*.tmp") for file in run.about.path.glob(pattern)]
+            if left:
+                yield Garbage(f"checkpoints and drafts of finished run {run.about.short}", tuple(sorted(left)))
+
+
+def _incomplete() -> Iterator[Garbage]:
+    with suppress(FileNotFoundError):
+        for entry in sorted(os.scandir(runs()), key=lambda entry: entry.name):
+            hidden = entry.name.startswith(".")
+            complete = not hidden and any((folder_of(entry.name) / name).exists() for name in (ABOUT, EARLIER))
+            if entry.is_dir() and not complete and time.time() - entry.stat().st_mtime > _YOUNG_SECONDS:
+                what = "draft or removed run" if hidden else "directory without run.toml"
+                yield Garbage(f"{what} {entry.name}", (Path(entry.path),))

@@ -1,4 +1,4 @@
-"""Runs at work, seen and stopped from another process: by the files in their folders, without the tracking store."""
+"""Stop runs from another process, and follow what they print: by files in their directories."""
 
 from __future__ import annotations
 
@@ -6,74 +6,72 @@ import sys
 import time
 from collections.abc import Sequence
 
-from cse_cli.core import run_folder
-from cse_cli.core.paths import runs
-from cse_cli.core.run_folder import LOG, STOP, is_finished
-from cse_cli.core.run_status import RunStatus, is_at_work, read_status
+from cse_cli.runs.index import RecordedRun, all_runs, find_run, read_run
+from cse_cli.runs.record import STOP, folder_of, log_of
 from registry.errors import CseError, MissingError, RunFailedError
 
 STOP_SECONDS = 30.0
-"""How long to wait for runs that were asked to stop."""
+"""How long to wait for runs that were requested to stop."""
 _POLL_SECONDS = 0.3
 
 
-def ask_to_stop(prefixes: Sequence[str]) -> list[RunStatus]:
-    """Ask the runs whose ids start so to stop; return how far they are. None is asked if one cannot be.
+def request_stop(names: Sequence[str]) -> list[RecordedRun]:
+    """Request runs to stop, by the first characters of their IDs or by name, and return them.
 
     Raises:
-        CseError: No such run, or it is not at work; `UnknownNameError` names near ids.
+        CseError: If one of them is not running. Then none is stopped.
     """
-    found = {status.run_id: status for status in map(_at_work, prefixes)}
+    known = all_runs()
+    found = {run.run_id: run for run in (_running(find_run(name, known)) for name in names)}
     for run_id in found:
-        (runs() / run_id / STOP).touch()
+        (folder_of(run_id) / STOP).touch()
     return list(found.values())
 
 
-def wait_until_stopped(asked: Sequence[RunStatus], seconds: float = STOP_SECONDS) -> None:
-    """Wait until runs have ended, and print how each did; one that is not waited for stays asked.
+def wait_until_stopped(requested: Sequence[RecordedRun], seconds: float = STOP_SECONDS) -> None:
+    """Wait until runs have ended, and print how each ended.
 
     Raises:
-        RunFailedError: Some were still at work after `seconds`.
+        RunFailedError: If some are still running after `seconds`. The request stays.
     """
-    open_, last = list(asked), time.monotonic() + seconds
-    sys.stderr.write(f"asked; waiting {seconds:.0f} s at most\n")
-    while open_:
-        for status in [one for one in open_ if not is_at_work(one.run_id)]:
-            open_.remove(status)
-            how = "had come to its end" if is_finished(status.run_id) else "stopped"
-            sys.stdout.write(f"{_named(status)}: {how}\n")
-        if open_ and time.monotonic() > last:
+    waiting, last = list(requested), time.monotonic() + seconds
+    sys.stderr.write(f"waiting at most {seconds:.0f} s\n")
+    while waiting:
+        for run in [run for run in waiting if not is_running(run.run_id)]:
+            waiting.remove(run)
+            sys.stdout.write(f"{_named(run)}: {read_run(run.run_id).state.lower()}\n")
+        if waiting and time.monotonic() > last:
             raise RunFailedError(
-                f"still at work after {seconds:.0f} s: {', '.join(map(_named, open_))}",
-                "each ends at its next record, every ten steps, but not while it scores; `cse runs ls --live` shows it",
+                f"still running after {seconds:.0f} s: {', '.join(map(_named, waiting))}",
+                "a run ends when it records the next step, but not while it scores; `cse runs ls --live` shows it",
             )
-        if open_:
+        if waiting:
             time.sleep(_POLL_SECONDS)
 
 
-def print_asked(asked: Sequence[RunStatus]) -> None:
-    """Print which runs were asked to stop."""
-    for status in asked:
-        sys.stdout.write(f"{_named(status)}: asked to stop\n")
+def print_requested(requested: Sequence[RecordedRun]) -> None:
+    """Print which runs were requested to stop."""
+    for run in requested:
+        sys.stdout.write(f"{_named(run)}: requested to stop\n")
 
 
-def print_log(prefix: str, *, follow: bool = False) -> None:
-    """Print the lines a run has told; with `follow` also those it tells until its end, or until Ctrl-C.
+def print_log(name: str, *, follow: bool = False) -> None:
+    """Print what a run has printed; with `follow` also what it prints until it ends.
 
     Raises:
-        UnknownNameError: No such run, or several.
-        MissingError: It has no log.
+        UnknownNameError: If no run or several runs match.
+        MissingError: If the run has no log.
     """
-    run_id = run_folder.find(prefix).run_id
-    file = runs() / run_id / LOG
+    run = find_run(name)
+    file = log_of(run.run_id)
     if not file.exists():
+        short = run.about.short
         raise MissingError(
-            f"run {run_id[:8]} has no log",
-            f"a log begins with the first step; `cse runs show {run_id[:8]}` shows what was recorded",
+            f"run {short} has no log", f"a log begins with the first step; `cse runs show {short}` shows the record"
         )
     with file.open(encoding="utf-8", errors="replace") as lines:
         while True:
-            ended = not follow or not is_at_work(run_id)  # asked before reading: what it told last is printed too
+            ended = not follow or not is_running(run.run_id)  # checked before reading, so that the last lines are read
             sys.stdout.write(lines.read())
             sys.stdout.flush()
             if ended:
@@ -81,21 +79,19 @@ def print_log(prefix: str, *, follow: bool = False) -> None:
             time.sleep(_POLL_SECONDS)
 
 
-def _at_work(prefix: str) -> RunStatus:
-    """Return how far a run is that can be asked to stop."""
-    run_id = run_folder.find(prefix).run_id
-    run, status = run_id[:8], read_status(run_id)
-    if is_finished(run_id):
-        raise CseError(f"run {run} is finished", f"`cse runs show {run}` shows its scores")
-    if status is None:
-        raise CseError(f"run {run} is not at work", f"`cse run --resume {run}` goes on with it")
-    if status.is_gone:
-        raise CseError(
-            f"run {run} is not at work: its process {status.pid} is gone",
-            f"`cse run --resume {run}` goes on with it, `cse runs close {run}` closes its record",
-        )
-    return status
+def is_running(run_id: str) -> bool:
+    """Return whether the process of a run is alive."""
+    return read_run(run_id).state == "RUNNING"
 
 
-def _named(status: RunStatus) -> str:
-    return f"{status.run_id[:8]} {status.recipe} seed {status.seed}"
+def _running(run: RecordedRun) -> RecordedRun:
+    short = run.about.short
+    if run.state == "FINISHED":
+        raise CseError(f"run {short} is finished", f"`cse runs show {short}` shows its scores")
+    if run.state != "RUNNING":
+        raise CseError(f"run {short} is not running: {run.state}", f"`cse run --resume {short}` resumes it")
+    return run
+
+
+def _named(run: RecordedRun) -> str:
+    return f"{run.about.short} {run.name}"

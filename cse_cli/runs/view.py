@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
@@ -13,24 +13,25 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 from cse_cli.core.console import Console, write_json
-from cse_cli.core.formatting import counted
+from cse_cli.core.formatting import counted, date_and_time, seed_list
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, plain_table
-from cse_cli.tracking.listing import Summary, summary
-from cse_cli.tracking.reader import RecordedRun, RunDetails
+from cse_cli.core.identity import SHORT, Identity
+from cse_cli.runs.details import RunDetails
+from cse_cli.runs.listing import Summary, summary
 
-RUNS_SCHEMA = 2
-"""Of the JSON of `cse runs ls` and `show`: since 2 a run whose process is gone is "GONE", no longer "STALE"."""
+RUNS_SCHEMA = 3
+"""Version of the JSON of `cse runs ls` and `show`."""
 _COLUMNS = ("run", "recipe", "seed", "status", "dev", "test avg", "started", "seconds", "note")
-_MORE_COLUMNS = ("gain", "changed", "name", "experiment")
+_MORE_COLUMNS = ("gain", "changed", "name", "group", "experiment")
 _NARROW = 100
-"""Columns of a terminal below which the training time is left out where settings are shown."""
-_STYLES = {"FINISHED": "green", "FAILED": "red", "KILLED": "yellow", "GONE": "yellow", "RUNNING": "cyan"}
+"""In a terminal with fewer columns, the table shows changed settings instead of the training time."""
+_STYLES = {"FINISHED": "green", "FAILED": "red", "STOPPED": "yellow", "LOST": "yellow", "RUNNING": "cyan"}
 _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 40
 
 
 def print_runs(runs: Sequence[Summary]) -> None:
-    """Print a line a run: a table on a terminal, tab-separated values into a pipe."""
+    """Print one line for each run: a table in a terminal, tab-separated values in a pipe."""
     if not sys.stdout.isatty():
         rows = [[*_cells(run, full=True), *_more_cells(run)] for run in runs]
         sys.stdout.write(as_tsv(plain_table((*_COLUMNS, *_MORE_COLUMNS), rows)))
@@ -43,7 +44,7 @@ def print_runs(runs: Sequence[Summary]) -> None:
 
 
 def _table(runs: Sequence[Summary], width: int) -> Table:
-    """Return a row a run; with what was set only where anything was, and then without the time where it is narrow."""
+    """Return one row for each run, with a column for changed settings if any run has some."""
     headings, align = list(_COLUMNS[1:-1]), list("prlrrlr")
     lines = [_cells(run, full=False)[:-1] for run in runs]
     if any(run.changed for run in runs):
@@ -58,7 +59,7 @@ def _table(runs: Sequence[Summary], width: int) -> Table:
 
 
 def _short(change: str) -> str:
-    """Return "steps=10" of "train.steps=10": the pipe and JSON have the whole key."""
+    """Return "steps=10" for "train.steps=10". The pipe and JSON have the whole key."""
     key, equals, value = change.partition("=")
     return f"{key.rpartition('.')[2]}={value}" if equals else change
 
@@ -72,22 +73,22 @@ def _plain(run: Summary) -> dict[str, Any]:
     return {**asdict(run), "started": run.started.isoformat()}
 
 
-def print_removed(found: Sequence[RecordedRun], freed: int) -> None:
-    """Print that runs were removed, and how many bytes are free by that."""
-    sys.stdout.write(f"{counted(len(found), 'run')} removed, {decimal(freed)} freed\n")
-    sys.stderr.write("MLflow can restore their records until `cse runs gc`\n")
+def print_removed(number: int, freed: int) -> None:
+    """Print how many runs were removed, and how many bytes that freed."""
+    sys.stdout.write(f"{counted(number, 'run')} removed, {decimal(freed)} freed\n")
+    sys.stderr.write("copies of these runs in MLflow and other trackers stay: delete them there\n")
 
 
-def print_garbage(sizes: Mapping[str, int], size: int) -> None:
-    """Print what can be deleted for good.
+def print_garbage(sizes: Mapping[str, int]) -> None:
+    """Print what can be deleted.
 
     Args:
-        sizes: What → bytes that are free where it alone goes.
-        size: Bytes that are free where all of it goes: files of several names go with their last one.
+        sizes: Description → bytes.
     """
-    for what, alone in sizes.items():
-        sys.stdout.write(f"{what}: {decimal(alone)}\n")
-    sys.stdout.write(f"{decimal(size)} would be freed\n" if sizes else "nothing to delete\n")
+    for what, size in sizes.items():
+        sys.stdout.write(f"{what}: {decimal(size)}\n")
+    total = decimal(sum(sizes.values()))
+    sys.stdout.write(f"{total} would be freed\n" if sizes else "nothing to delete\n")
 
 
 def print_freed(size: int) -> None:
@@ -96,44 +97,76 @@ def print_freed(size: int) -> None:
 
 
 def print_details(details: RunDetails) -> None:
-    """Print everything about a run, most wanted first."""
+    """Print everything about a run, what most people want first."""
     console = Console(highlight=False, soft_wrap=True)
-    about = summary(details.run)
-    console.print(f"[bold]{escape(details.run.name)}[/bold]  {details.run.run_id}  {about.status}")
-    console.print(
-        f"started {_clock(about)}, {_number(about.seconds, 1) or '?'} s{escape(about.note and f'; {about.note}')}"
-    )
-    if result := details.run.result:
+    run, about = details.run, summary(details.run)
+    console.print(f"[bold]{escape(run.name)}[/bold]  {run.run_id}  {about.status}")
+    took = f", {_number(about.seconds, 1)} s" if about.seconds is not None else ""
+    place = f", {run.host}" if run.host else ""
+    console.print(f"started {_clock(about)}{took}{escape(place)}{escape(about.note and f'; {about.note}')}")
+    if result := run.result:
         for title, scores in (("scores", result.scores), ("before training", result.untrained)):
-            rows = [
-                (name, "  ".join(f"{key} {values[key]:.2f}" for key in _leading(values)))
-                for name, values in scores.items()
-            ]
-            _section(console, title, rows)
-    curves = [(key, _curve_line([value for _, value in details.curves[key]])) for key in _leading(details.curves)]
-    _section(console, "curves", curves)
-    # The scores above are recorded as metrics too.
-    single = [key for key in details.metrics if key not in details.curves and not (result and key.startswith("eval/"))]
-    if about.changed:
-        _section(console, "changed", [(change, "") for change in about.changed])
-    _section(console, "metrics", [(key, f"{details.metrics[key]:.6g}") for key in single])
-    _section(console, "tags", _shown_tags(details.run.tags).items())
-    _section(console, "params", details.params.items())
-    _section(console, "models", [(model, "") for model in details.models])
-    _section(console, f"artifacts in {details.artifact_folder}", [(name, "") for name in details.artifacts])
+            _section(console, title, [(name, _metrics(values)) for name, values in scores.items()])
+    curves = details.curves
+    _section(console, "curves", [(key, _curve_line([value for _, value in curves[key]])) for key in _leading(curves)])
+    _section(console, "changed settings", [(change, "") for change in about.changed])
+    # The scores above are metrics too.
+    single = {key: value for key, value in details.metrics.items() if not (result and key.startswith("eval/"))}
+    _section(console, "metrics", [(key, f"{single[key]:.6g}") for key in single if key not in curves])
+    _section(console, "tags", sorted({**run.tags, **about.tags}.items()))
+    _section(console, "experiment", _experiment_lines(details))
+    _section(console, "warnings", [(text, "") for text in details.history.warnings])
+    _section(console, "settings", details.settings.items())
+    _section(console, "also recorded in", [(name, f"{at['id']} at {at['uri']}") for name, at in details.mirrors.items()])
+    _section(console, f"files in {run.about.path}", [(name, "") for name in details.files])
+
+
+def _experiment_lines(details: RunDetails) -> Iterator[tuple[str, str]]:
+    about = details.run.about
+    yield "group", about.group
+    if about.identity is not None:
+        yield "ID", about.experiment
+        yield from _identity_lines(about.identity)
+    if about.plan is not None:
+        yield "planned", f"{seed_list(about.plan.seeds)}, {date_and_time(about.plan.made)}"
+    for name in ("study", "parent", "source", "git"):
+        if value := getattr(about, name):
+            yield name, value
+    yield from ((f"commit of {name}", commit) for name, commit in about.commits.items())
+
+
+def _identity_lines(identity: Identity) -> Iterator[tuple[str, str]]:
+    yield "settings", identity.settings[:SHORT]
+    if identity.text:
+        yield "text", identity.text[:SHORT]
+    yield from ((f"weights of {name}", digest[:SHORT]) for name, digest in identity.weights.items())
+    yield from ((f"code of {name}", digest[:SHORT]) for name, digest in identity.code.items())
 
 
 def write_details_json(details: RunDetails) -> None:
-    """Write the same as one JSON document, curves in full."""
-    about = _plain(summary(details.run))
-    plain = {key: value for key, value in asdict(details).items() if key != "run"}
-    result = None if details.run.result is None else details.run.result.model_dump(mode="json")
-    head = {**about, "tags": details.run.tags}
-    write_json({"run": {**head, **plain, "result": result}}, RUNS_SCHEMA)
+    """Write the same as one JSON document, with all points of the curves."""
+    run, about = details.run, details.run.about
+    document = {
+        **_plain(summary(run)),
+        **{name: getattr(run, name) for name in ("reason", "host", "ended", "damaged", "unreadable")},
+        "about": about.model_dump(mode="json"),
+        "recorded_tags": run.tags,
+        "metrics": details.metrics,
+        "curves": details.curves,
+        "warnings": details.history.warnings,
+        "datasets": details.history.datasets,
+        "settings": details.settings,
+        "result": None if run.result is None else run.result.model_dump(mode="json"),
+        "mirrors": details.mirrors,
+        "model": details.model or None,
+        "folder": str(about.path),
+        "files": details.files,
+    }
+    write_json({"run": document}, RUNS_SCHEMA)
 
 
 def sparkline(values: Sequence[float], width: int = _CURVE_WIDTH) -> str:
-    """Return a curve as bars: means of neighbours where there are more than `width` values, "×" where not finite."""
+    """Return a curve as bars: means of neighbors if there are more than `width` values, "×" for one that is not finite."""
     if not values:
         return ""
     count = min(width, len(values))
@@ -151,7 +184,7 @@ def _bar(value: float, low: float, high: float) -> str:
 
 
 def _leading(names: Iterable[str]) -> list[str]:
-    """Return the names that are not variants of another: of "spearman" and "spearman_mean" the first. JSON has all."""
+    """Return the names that are not variants of another one: of "spearman" and "spearman_mean" only the first."""
     known = list(names)
     return [name for name in known if not any(name.startswith(f"{other}_") for other in known)]
 
@@ -170,8 +203,8 @@ def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> N
         console.print(f"  {escape(name):<{width}}  {escape(value)}".rstrip())
 
 
-def _shown_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in sorted(tags.items()) if not name.startswith("mlflow.")}
+def _metrics(values: Mapping[str, float]) -> str:
+    return "  ".join(f"{key} {values[key]:.2f}" for key in _leading(values))
 
 
 def _cells(run: Summary, full: bool) -> list[str]:
@@ -182,7 +215,7 @@ def _cells(run: Summary, full: bool) -> list[str]:
 
 
 def _more_cells(run: Summary) -> list[str]:
-    cells = (_number(run.gain, 2), "; ".join(run.changed), run.name, run.experiment)
+    cells = (_number(run.gain, 2), "; ".join(run.changed), run.name, run.group, run.experiment)
     return [" ".join(cell.split()) for cell in cells]
 
 
