@@ -48,7 +48,8 @@ def _parsed(line: bytes) -> Entry | None:
         crc, content = line.split(b"\t", 1)
         if int(crc, 16) == zlib.crc32(content):
             facts, result = content.split(b"\t", 1)
-            return Entry(*json.loads(facts), result)
+            run_id, key, known = json.loads(facts)
+            return Entry(run_id, key, known, result)
     return None
 
 

@@ -36,7 +36,7 @@ class RunDetails:
 
     @property
     def model(self) -> str:
-        """Directory of the selected model, which transformers and sentence-transformers load. Empty if there is none."""
+        """Directory of the selected model, which transformers load. Empty if there is none."""
         folder = self.run.about.path / MODEL
         return str(folder) if folder.is_dir() else ""
 

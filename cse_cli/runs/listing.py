@@ -203,6 +203,10 @@ def _notes(run: RecordedRun) -> Iterator[str]:
         yield "selected on test data"
     if about.pulled:
         yield f"from {about.pulled}"
+    yield from _problems(run)
+
+
+def _problems(run: RecordedRun) -> Iterator[str]:
     if run.end == "failed" and run.reason:
         yield run.reason
     if run.unreadable:

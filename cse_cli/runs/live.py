@@ -107,16 +107,19 @@ class _Followed:
         self._offset = 0
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT_STEPS)
         self._updated = about.created.timestamp()
+        self._step = 0
 
     def advance(self) -> bool:
         """Read new events, and return whether the run has ended."""
-        for event, self._offset in read_events(self._about.path, self._offset, without=("system",)):
+        for event, offset in read_events(self._about.path, self._offset, without=("system",)):
+            self._offset = offset
             self._history.add(event)
             self._updated = max(self._updated, event.time)
+            self._step = int(event.data.get("step", self._step))  # of a resumed run, less than before
             if event.kind == "started":
                 self._recent.clear()
             elif event.kind == "metrics" and "train/loss" in event.data.get("values", {}):
-                self._recent.append((event.time, self._history.step))
+                self._recent.append((event.time, self._step))
         return self._history.end is not None
 
     def live(self) -> LiveRun | None:
@@ -125,7 +128,7 @@ class _Followed:
         if lost and time.time() - self._updated > _LOST_SECONDS:
             return None
         start = self._history.starts[-1] if self._history.starts else Event("started", self._updated, {})
-        step, steps = self._history.step, int(start.data.get("steps", 0))
+        steps = int(start.data.get("steps", 0))
         metric, dev = next(iter(self._dev().items()), (None, None))
         return LiveRun(
             run_id=self._about.run_id,
@@ -136,11 +139,11 @@ class _Followed:
             device=str(start.data.get("device", "")),
             started=start.time,
             updated=self._updated,
-            step=step,
+            step=self._step,
             steps=steps,
             metric=metric,
             dev=dev,
-            seconds_left=self._seconds_left(steps - step),
+            seconds_left=self._seconds_left(steps - self._step),
             last_line=last_line(log_of(self._about.run_id)),
             lost=lost,
         )
@@ -174,6 +177,5 @@ def _recorded() -> Iterator[str]:
 
 def _changed(run_id: str) -> int:
     with suppress(OSError):
-        return os.stat(folder_of(run_id) / FILE).st_mtime_ns
+        return (folder_of(run_id) / FILE).stat().st_mtime_ns
     return 0
-

@@ -128,6 +128,11 @@ class About(BaseModel):
         """Whether the run, once finished, is a result of its recipe: trials and summaries are not."""
         return not self.search and not self.summary
 
+    def to_toml(self) -> str:
+        """Return the contents of `run.toml`."""
+        document = self.model_dump(exclude_none=True)
+        return to_toml({key: value for key, value in document.items() if value != ""})
+
     def write(self, resolved: Mapping[str, Any] | None = None) -> None:
         """Create the directory with `run.toml` and, if there is one, the resolved recipe, all or nothing."""
         draft = self.path.with_name(f".{self.run_id}.{os.getpid()}")
@@ -135,8 +140,7 @@ class About(BaseModel):
         try:
             if resolved is not None:
                 write_atomically(draft / RECIPE, to_toml(resolved))
-            document = self.model_dump(exclude_none=True, exclude_defaults=False)
-            write_atomically(draft / ABOUT, to_toml({key: value for key, value in document.items() if value != ""}))
+            write_atomically(draft / ABOUT, self.to_toml())
             draft.rename(self.path)
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)

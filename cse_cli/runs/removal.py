@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cse_cli.core.paths import runs
+from cse_cli.core.paths import home, runs
 from cse_cli.runs.index import EARLIER, RecordedRun, all_runs, find_run
 from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import ABOUT, folder_of, lock_of
@@ -51,16 +51,16 @@ def remove(found: Sequence[RecordedRun]) -> int:
     """
     freed = 0
     for run in found:
-        lock = FileLock(lock_of(run.run_id))
-        if not lock.acquire():
-            raise _is_running(run)
-        try:
-            freed += size([run.about.path])
-            hidden = run.about.path.with_name(f".{run.run_id}.removed")
-            run.about.path.rename(hidden)  # all at once: a process killed now leaves no half of a run
-            shutil.rmtree(hidden)
-        finally:
-            lock.release()
+        lock, hidden = FileLock(lock_of(run.run_id)), run.about.path.with_name(f".{run.run_id}.removed")
+        with FileLock(home() / "claims.lock"):  # no process may claim the run now
+            if not lock.acquire():
+                raise _is_running(run)
+            try:
+                freed += size([run.about.path])
+                run.about.path.rename(hidden)  # a process that is killed here leaves no half of a run
+            finally:
+                lock.release()
+        shutil.rmtree(hidden)
     return freed
 
 

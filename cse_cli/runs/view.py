@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from rich.filesize import decimal
@@ -14,8 +15,8 @@ from rich.markup import escape
 
 from cse_cli.core.console import Console, write_json
 from cse_cli.core.formatting import counted, date_and_time, seed_list
-from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, plain_table
 from cse_cli.core.identity import SHORT, Identity
+from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, plain_table
 from cse_cli.runs.details import RunDetails
 from cse_cli.runs.listing import Summary, summary
 
@@ -96,6 +97,18 @@ def print_freed(size: int) -> None:
     sys.stdout.write(f"{decimal(size)} freed\n")
 
 
+def print_exported(file: Path, number: int, size: int, left_out: int) -> None:
+    """Print what was exported."""
+    sys.stdout.write(f"{file}: {counted(number, 'run')}, {decimal(size)}\n")
+    if left_out:
+        sys.stderr.write(f"{counted(left_out, 'run')} left out: not finished, or without a readable result\n")
+
+
+def print_imported(new: int, known: int) -> None:
+    """Print how many runs were imported and how many were skipped."""
+    sys.stdout.write(f"{counted(new, 'run')} imported{f', {known} already here' if known else ''}\n")
+
+
 def print_details(details: RunDetails) -> None:
     """Print everything about a run, what most people want first."""
     console = Console(highlight=False, soft_wrap=True)
@@ -117,7 +130,8 @@ def print_details(details: RunDetails) -> None:
     _section(console, "experiment", _experiment_lines(details))
     _section(console, "warnings", [(text, "") for text in details.history.warnings])
     _section(console, "settings", details.settings.items())
-    _section(console, "also recorded in", [(name, f"{at['id']} at {at['uri']}") for name, at in details.mirrors.items()])
+    mirrors = [(name, f"{there['id']} at {there['uri']}") for name, there in details.mirrors.items()]
+    _section(console, "also recorded in", mirrors)
     _section(console, f"files in {run.about.path}", [(name, "") for name in details.files])
 
 
@@ -166,7 +180,7 @@ def write_details_json(details: RunDetails) -> None:
 
 
 def sparkline(values: Sequence[float], width: int = _CURVE_WIDTH) -> str:
-    """Return a curve as bars: means of neighbors if there are more than `width` values, "×" for one that is not finite."""
+    """Return a curve as bars: means of neighbors if there are more than `width` values, "×" if not finite."""
     if not values:
         return ""
     count = min(width, len(values))
