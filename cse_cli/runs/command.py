@@ -45,6 +45,7 @@ def ls(
     if live:
         _ls_live(limit, json_)
         return
+    from cse_cli.runs.index import earlier_runs
     from cse_cli.runs.listing import RunQuery, check_order
     from cse_cli.runs.view import print_runs, write_runs_json
 
@@ -55,6 +56,8 @@ def ls(
         sys.stderr.write("no runs yet\n  → `cse run quickstart` makes one in about two minutes\n")
     elif not runs:
         sys.stderr.write("no run matches\n  → `cse runs ls` without options lists all runs\n")
+    if earlier := earlier_runs():
+        sys.stderr.write(f"{earlier}\n")
 
 
 def _ls_live(limit: int, json_: bool) -> None:

@@ -20,12 +20,13 @@ from typing import Literal
 from pydantic import ValidationError
 
 from cse_cli.core import paths
+from cse_cli.core.formatting import counted
 from cse_cli.core.paths import runs
 from cse_cli.core.results import Result
 from cse_cli.runs.cache import Cache, Entry, Key
 from cse_cli.runs.events import FILE, read_history
 from cse_cli.runs.lock import is_held
-from cse_cli.runs.record import ABOUT, RESULT, About, folder_of, lock_of, read_about
+from cse_cli.runs.record import ABOUT, RESULT, About, folder_of, last_end, lock_of, read_about
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.validation import describe
 
@@ -37,7 +38,7 @@ SILENT_SECONDS = 1800.0
 """Without file locks, a run that has recorded nothing for this long counts as LOST."""
 
 EARLIER = "run.json"
-"""File of runs that an earlier version recorded, which was never released. They are counted and not read."""
+"""File of runs that an unreleased earlier version recorded."""
 
 _FILES = (ABOUT, FILE, RESULT)
 
@@ -88,7 +89,10 @@ class RecordedRun:
         held = is_held(lock_of(self.run_id))
         if held is None and not self.about.pulled:
             held = time.time() - _last_change(self.run_id) < SILENT_SECONDS
-        return "RUNNING" if held else "LOST"
+        if held:
+            return "RUNNING"
+        end = last_end(self.run_id)  # it may have ended after it was read
+        return end.upper() if end is not None else "LOST"  # type: ignore[return-value]
 
     @cached_property
     def result(self) -> Result | None:
@@ -108,18 +112,15 @@ class Index:
     Args:
         runs: All runs that can be read, newest first.
         damaged: ID of each run whose `run.toml` cannot be read → why.
-        earlier: Number of runs of an unreleased earlier version.
     """
 
     runs: list[RecordedRun]
     damaged: dict[str, str]
-    earlier: int
 
 
 def read_index() -> Index:
     """Return all recorded runs."""
-    known, run_ids, earlier = _cache(paths.cache() / "runs.jsonl"), _run_ids(), 0
-    folder = str(runs())
+    known, run_ids, folder = _cache(paths.cache() / "runs.jsonl"), _run_ids(), str(runs())
     found: list[RecordedRun] = []
     damaged: dict[str, str] = {}
     for run_id in run_ids:
@@ -131,9 +132,14 @@ def read_index() -> Index:
         except CseError as error:
             if key[0] is not None:
                 damaged[run_id] = error.message
-            earlier += (folder_of(run_id) / EARLIER).exists()
     known.save(run_ids)
-    return Index(sorted(found, key=lambda run: (run.about.created, run.run_id), reverse=True), damaged, earlier)
+    return Index(sorted(found, key=lambda run: (run.about.created, run.run_id), reverse=True), damaged)
+
+
+def earlier_runs() -> str:
+    """Return a message about runs that an unreleased earlier version recorded; empty if there are none."""
+    number = len([*runs().glob(f"*/{EARLIER}")])
+    return f"{counted(number, 'run')} of an unreleased earlier version of cse cannot be read" if number else ""
 
 
 def all_runs() -> list[RecordedRun]:

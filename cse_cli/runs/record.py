@@ -308,7 +308,7 @@ def delete_checkpoints(run_id: str) -> None:
 def last_end(run_id: str) -> str | None:
     """Return how a run ended, one of `ENDS`, or None if it runs or its process was killed."""
     end: str | None = None
-    for event, _ in read_events(folder_of(run_id)):
+    for event, _ in read_events(folder_of(run_id), without=("metrics", "system")):
         if event.kind in ENDS:
             end = event.kind
         elif event.kind == "started":
