@@ -140,7 +140,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass
 class History:
-    """Everything that the events of a run say, with repeated steps of a resumed run counted once.
+    """Everything that the events of a run contain, with repeated steps of a resumed run counted once.
 
     Args:
         starts: "started" events, the newest last.
@@ -187,8 +187,9 @@ class History:
         self.end = None
 
     def _metrics(self, _: Event, data: dict[str, Any]) -> None:
+        step = int(data["step"])
         for name, value in data["values"].items():
-            self.metrics.setdefault(name, {})[int(data["step"])] = float(value)
+            self.metrics.setdefault(name, {})[step] = float(value)
 
     def _system(self, event: Event, data: dict[str, Any]) -> None:
         for name, value in data["values"].items():
@@ -227,7 +228,7 @@ _TAKES: dict[str, Callable[[History, Event, dict[str, Any]], None]] = {
 
 
 def read_history(folder: Path, *, without: Collection[str] = ()) -> History:
-    """Return what the events of a run say, as `read_events` reads them."""
+    """Return what the events of a run contain, as `read_events` reads them."""
     history = History()
     for event, _ in read_events(folder, without=without):
         history.add(event)

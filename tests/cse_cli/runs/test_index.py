@@ -1,196 +1,217 @@
-"""Recorded runs are found again and read, damaged ones included."""
+"""Recorded runs are found again and read, also damaged, moved and read-only ones."""
 
 from __future__ import annotations
 
+import json
 import os
-import socket
+import shutil
 import time
-from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
-from sqlalchemy import event
 
-from cse_cli import tracking
-from cse_cli.tracking.listing import summary
-from cse_cli.tracking.reader import (
-    SILENCE,
-    _search,
-    close_run,
-    details,
-    find_run,
-    finished_results,
-    is_gone,
-    list_names,
-    list_runs,
-)
-from cse_cli.tracking.store import Store
-from registry.errors import CseError, UnknownNameError
-from tests.cse_cli.tracking.stores import killed, result
+from cse_cli.runs import index, lock
+from cse_cli.runs.events import FILE
+from cse_cli.runs.index import all_runs, earlier_runs, find_run, finished_results, read_index, read_run
+from cse_cli.runs.record import folder_of
+from registry.errors import UnknownNameError
+from tests.records import recorded, result
 
 
-def record(name: str, text: str | None, status: tracking.Status = "FINISHED") -> str:
-    tracker = tracking.start(name, {}, {"cse.recipe": name, "cse.seed": "7"})
-    if text is not None:
-        tracker.text("result.json", text)
-    tracker.finish(status)
-    return tracker.run_id
+def states() -> dict[str, str]:
+    return {run.name: run.state for run in all_runs()}
 
 
-def test_where_no_store_is_there_are_no_runs_and_none_is_made(home: Path) -> None:
+def test_without_a_state_directory_there_are_no_runs(home: Path) -> None:
+    assert all_runs() == []
     assert finished_results() == []
-    assert list_runs() == []
     assert not home.exists()
 
 
-def test_all_runs_of_a_database_are_read_as_mlflow_reads_them_and_in_as_few_queries_as_one(store: Store) -> None:
-    def queries() -> list[str]:
-        asked: list[str] = []
-        database = store.client._tracking_client.store.engine
-        listener = partial(_keep, asked)
-        event.listen(database, "before_cursor_execute", listener)
-        list_names()
-        event.remove(database, "before_cursor_execute", listener)
-        return asked
-
-    record("failed", None, "FAILED")
-    of_one = queries()
-    for seed in range(4):
-        record(f"run {seed}", result(seed=seed).model_dump_json())
-    store.client.delete_run(record("deleted", None))
-    alive = tracking.start("alive", {"a": "1"}, {"of": "a person"})
-    assert queries() == of_one
-    assert not any("params" in query or "metrics" in query for query in of_one)
-    assert list_names() == list(_search(store, "attributes.start_time > 0"))
-    assert [run.name for run in list_names()] == ["alive", *(f"run {seed}" for seed in (3, 2, 1, 0)), "failed"]
-    assert list_names()[0].tags["of"] == "a person"
-    alive.finish("FINISHED")
+def test_runs_are_listed_newest_first_with_their_states() -> None:
+    for end in ("finished", "failed", "stopped", "pruned"):
+        recorded(end=end, name=end)
+    alive, dead = recorded(end=None, name="alive"), recorded(end=None, name="dead")
+    dead.close()
+    assert states() == {
+        "dead": "LOST", "alive": "RUNNING", "pruned": "PRUNED", "stopped": "STOPPED", "failed": "FAILED",
+        "finished": "FINISHED",
+    }  # fmt: skip
+    assert list(states()) == ["dead", "alive", "pruned", "stopped", "failed", "finished"]
+    run = read_run(alive.run_id)
+    assert f"process {os.getpid()}" in run.host
+    alive.end("failed", "the loss is nan")
+    assert (read_run(alive.run_id).reason, read_run(alive.run_id).state) == ("the loss is nan", "FAILED")
 
 
-def _keep(asked: list[str], _connection: object, _cursor: object, statement: str, *_: object) -> None:
-    asked.append(statement)
+def test_a_run_that_ends_while_it_is_read_is_not_lost() -> None:
+    record = recorded(end=None)
+    run = read_run(record.run_id)
+    record.end("finished")
+    assert run.state == "FINISHED"
 
 
-def test_results_of_finished_runs_are_read_and_damaged_ones_named(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record("one", result(seed=1).model_dump_json())
-    record("failed", result(seed=9).model_dump_json(), "FAILED")
-    empty = record("empty", None)
-    torn = record("torn", result().model_dump_json()[:100])
-    future = record("future", result().model_dump_json().replace('"schema_version":1', '"schema_version":99'))
-    record("two", result(seed=2).model_dump_json())
+def test_results_are_read_and_damaged_ones_named(capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(result(seed=1))
+    recorded(result(seed=9), end="failed")
+    damaged = {what: recorded(result(seed=5), name=what) for what in ("missing", "torn", "future", "flipped", "empty")}
+    files = {what: record.path / "result.json" for what, record in damaged.items()}
+    text = files["torn"].read_text()
+    files["missing"].unlink()
+    files["torn"].write_text(text[:100])
+    files["future"].write_text(text.replace('"schema_version": 1', '"schema_version": 99'))
+    files["flipped"].write_text(text.replace("61.004", "61.005"))
+    files["empty"].write_text("")
+    recorded(result(), search="s", trial=3)
+    recorded(None, summary="tuning")
+    recorded(result(seed=2))
     assert [one.seed for one in finished_results()] == [2, 1]
     said = capsys.readouterr().err
-    assert f"{empty[:8]} (empty) is left out: result.json cannot be read" in said
-    assert f"{torn[:8]} (torn) is left out: result.json is not a result of this version" in said
-    assert f"{future[:8]} (future)" in said
-    assert "schema_version" in said
-    assert said.count("left out") == 3
+    assert {what for what in damaged if f"({what}) is left out: result.json" in said} == set(damaged)
+    assert "checksum" in next(line for line in said.splitlines() if "(flipped)" in line)
+    assert said.count("left out") == len(damaged)
 
 
-def test_the_line_of_a_run_says_what_it_scored(store: Store) -> None:
-    record("one", result().model_dump_json())
-    (run,) = list_runs()
-    line = summary(run)
-    assert (line.recipe, line.seed, line.status, line.dev, line.seconds) == (
-        "mini/simcse_en",
-        "1",
-        "FINISHED",
-        70,
-        12.5,
-    )
-    assert line.test == (61.0 + 63.0) / 2
-    assert line.note == ""
+def test_a_damaged_run_toml_is_named_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = recorded(name="good"), recorded(name="bad")
+    (bad.path / "run.toml").write_text("name = ")
+    assert states() == {"good": "FINISHED"}
+    assert f"run {bad.about.short} is left out" in capsys.readouterr().err
+    assert list(read_index().damaged) == [bad.run_id]
+    (good.path / "run.toml").unlink()
+    assert (states(), list(read_index().damaged)) == ({}, [bad.run_id])
 
 
-def test_the_average_is_the_seven_tasks_where_all_are_there(store: Store) -> None:
-    tasks = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
-    scores = {name: {"spearman": float(i)} for i, name in enumerate(tasks)} | {"other": {"spearman": 99.0}}
-    record("one", result(scores=scores, test_selected=True).model_dump_json())
-    line = summary(list_runs()[0])
-    assert line.test == 3.0
-    assert line.note == "chosen on test data"
+def test_damaged_events_are_counted() -> None:
+    record = recorded(result())
+    with (record.path / FILE).open("ab") as file:
+        file.write(b"nonsense\n")
+    (run,) = all_runs()
+    assert (run.damaged, run.state) == (1, "FINISHED")
+    assert run.result is not None
 
 
-def test_a_run_without_result_is_listed_by_its_tags(store: Store) -> None:
-    record("broken", None, "FAILED")
-    line = summary(list_runs()[0])
-    assert (line.recipe, line.seed, line.status, line.dev, line.test) == ("broken", "7", "FAILED", None, None)
-
-
-def test_runs_come_newest_first_and_limited(store: Store) -> None:
-    for name in ("a", "b", "c"):
-        record(name, None, "KILLED")
-        time.sleep(0.002)
-    assert [run.name for run in list_runs()] == ["c", "b", "a"]
-    assert [run.name for run in list_runs(limit=2)] == ["c", "b"]
-
-
-def test_a_run_is_found_by_the_start_of_its_id_or_by_its_name(store: Store) -> None:
-    one, two, _ = record("one", None), record("twin", None), record("twin", None)
-    assert find_run(one) == find_run(one[:8]) == find_run(one[:8].upper()) == find_run("one") == one
-    with pytest.raises(UnknownNameError, match="'twin' may be 2 runs") as caught:
+def test_a_run_is_found_by_the_start_of_its_id_or_its_name() -> None:
+    one, two = recorded(name="one"), recorded(name="twin")
+    recorded(name="twin")
+    for name in (one.run_id, one.run_id[:8], one.run_id[:8].upper(), "one"):
+        assert find_run(name).run_id == one.run_id
+    with pytest.raises(UnknownNameError, match="'twin' matches 2 runs") as caught:
         find_run("twin")
-    assert two[:8] in str(caught.value)
+    assert two.run_id[:8] in str(caught.value)
     with pytest.raises(UnknownNameError, match="Did you mean 'one'"):
         find_run("onee")
     with pytest.raises(UnknownNameError, match="no run ''"):
         find_run("")
 
 
-def test_details_hold_curves_in_order_and_single_values_apart(store: Store) -> None:
-    tracker = tracking.start("run", {"b": "2", "a": "1"}, {})
-    for step in (3, 1, 2):
-        tracker.metrics({"loss": float(step)}, step)
-    tracker.metrics({"final": 5.0}, 3)
-    tracker.text("deep/a.txt", "x")
-    tracker.finish("FINISHED")
-    about = details(tracker.run_id)
-    assert about.curves == {"loss": [(1, 1.0), (2, 2.0), (3, 3.0)]}
-    assert about.metrics == {"final": 5.0, "loss": 3.0}
-    assert list(about.params) == ["a", "b"]
-    assert about.artifacts == ["deep/a.txt"]
-    assert Path(about.artifact_folder, "deep/a.txt").exists()
+# --- the cache --------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_whose_process_is_gone_is_told_and_can_be_closed(store: Store) -> None:
-    alive, dead = tracking.start("alive", {}, {}).run_id, killed(tracking.start("dead", {}, {}))
-    assert {run.run_id: run.status for run in list_runs()} == {alive: "RUNNING", dead: "GONE"}
-    assert close_run(dead).status == "KILLED"
-    with pytest.raises(CseError, match="closed already: KILLED"):
-        close_run(dead)
-    with pytest.raises(CseError, match=f"seems alive: process {os.getpid()}"):
-        close_run(alive)
-    assert close_run(alive, force=True).status == "KILLED"
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the IDs of runs whose files are read, as in a new process."""
+    found: list[str] = []
+    read = index._read
+
+    def note(run_id: str, key: index.Key) -> index.Entry:
+        found.append(run_id)
+        return read(run_id, key)
+
+    monkeypatch.setattr(index, "_read", note)
+    return found
 
 
-@pytest.mark.parametrize("tags", [{"cse.process_started": "1.0"}, {"cse.pid": "999999999"}, {"cse.host": "elsewhere"}])
-def test_neither_a_clock_that_was_set_nor_another_container_makes_a_run_seem_gone(
-    store: Store, tags: dict[str, str]
-) -> None:
-    alive = tracking.start("alive", {}, {**tags, "cse.heartbeat": "2025-01-01T00:00:00+00:00"})
-    assert [run.status for run in list_runs()] == ["RUNNING"]
-    with pytest.raises(CseError, match=f"run {alive.run_id[:8]} is still going on: process"):
-        tracking.start("", {}, {}, alive.run_id)
-    alive.finish("FINISHED")
-    tracking.start("", {}, {}, alive.run_id).finish("FINISHED")
+def again() -> list[index.RecordedRun]:
+    """Read all runs as a new process does."""
+    index._cache.cache_clear()
+    return all_runs()
 
 
-def test_a_process_id_used_again_is_another_process() -> None:
-    run = "an earlier version's run, which held no lock"
-    me = {"cse.host": socket.gethostname(), "cse.pid": str(os.getpid())}
-    born = psutil.Process().create_time()
-    assert not is_gone(run, me)
-    assert not is_gone(run, {**me, "cse.process_started": f"{born:.2f}"})
-    assert is_gone(run, {**me, "cse.process_started": f"{born - 100:.2f}"})
+def test_a_run_is_read_once_until_it_changes(reads: list[str], home: Path) -> None:
+    ids = [recorded(result(seed=seed)).run_id for seed in range(3)]
+    first = again()
+    assert sorted(reads) == sorted(ids)
+    reads.clear()
+    assert (again(), reads) == (first, [])
+    assert [run.result for run in again()] == [run.result for run in first]
+    with (folder_of(ids[1]) / FILE).open("a") as file:
+        file.write(json.dumps({"kind": "tags", "time": 1.0, "values": {"a": "b"}}) + "\n")
+    assert (next(run for run in again() if run.run_id == ids[1]).tags, reads) == ({"a": "b"}, [ids[1]])
+    shutil.rmtree(folder_of(ids[0]))
+    assert {run.run_id for run in again()} == set(ids[1:])
 
 
-def test_on_another_machine_the_heartbeat_decides() -> None:
-    now = datetime.now(UTC)
-    elsewhere = {"cse.host": "elsewhere", "cse.pid": "1", "cse.heartbeat": now.isoformat(timespec="seconds")}
-    assert not is_gone("", elsewhere, now + SILENCE - timedelta(minutes=1))
-    assert is_gone("", elsewhere, now + SILENCE + timedelta(minutes=1))
-    assert not is_gone("", {}, now)
+@pytest.mark.parametrize("content", [b"", b"nonsense\n", b"\xff" * 100])
+def test_a_damaged_cache_is_written_anew(content: bytes, reads: list[str], home: Path) -> None:
+    record = recorded(result())
+    first, file = again(), home / "cache/runs.jsonl"
+    file.write_bytes(content)
+    assert again() == first
+    reads.clear()
+    assert (again(), reads) == (first, [])
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"61.004", b"61.005"))  # the disk flipped a bit
+    assert (again(), reads) == (first, [record.run_id])
+    file.write_bytes(whole[:-20])  # its process was killed
+    assert again() == first
+
+
+def test_the_cache_does_not_grow_without_end(home: Path) -> None:
+    record = recorded(end=None)
+    for step in range(300):
+        record.metrics({"train/loss": 1.0}, step)
+        all_runs()
+    assert (home / "cache/runs.jsonl").read_bytes().count(b"\n") < 200
+    record.end("finished")
+
+
+# --- directories that are not as usual --------------------------------------------------------------------------------
+
+
+def test_a_moved_state_directory_is_read_as_it_is(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    record = recorded(result())
+    lost = recorded(end=None)
+    lost.close()
+    before = all_runs()
+    home.rename(tmp_path / "elsewhere")
+    monkeypatch.setenv("CSE_HOME", str(tmp_path / "elsewhere"))
+    assert all_runs() == before
+    assert finished_results() == [before[-1].result]
+    assert (find_run(record.run_id).state, find_run(lost.run_id).state) == ("FINISHED", "LOST")
+
+
+def test_a_read_only_state_directory_is_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded(result())
+    recorded(end=None).close()
+
+    def refuse(path: Path, *_: object) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr("cse_cli.runs.cache.write_atomically", refuse)
+    monkeypatch.setattr("cse_cli.runs.cache.Cache._append", refuse)
+    assert [run.state for run in again()] == ["LOST", "FINISHED"]
+    assert not (home / "cache").exists()
+
+
+def test_without_locks_a_silent_run_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    record = recorded(end=None)
+    assert read_run(record.run_id).state == "RUNNING"
+    old = time.time() - index.SILENT_SECONDS - 60
+    for path in record.path.iterdir():
+        os.utime(path, (old, old))
+    assert read_run(record.run_id).state == "LOST"
+    record.end("finished")
+
+
+def test_runs_of_an_unreleased_version_are_counted(home: Path) -> None:
+    assert earlier_runs() == ""
+    for name in ("a" * 32, "b" * 32):
+        (home / "runs" / name).mkdir(parents=True)
+        (home / "runs" / name / "run.json").write_text("{}")
+    assert earlier_runs().startswith("2 runs of an unreleased earlier version")
+    assert (all_runs(), read_index().damaged) == ([], {})
