@@ -19,6 +19,8 @@ from cse_cli.data.identity import Known
 from cse_cli.jobs.executor import Executor, outcome
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.index import RecordedRun, all_runs
+from cse_cli.runs.lock import is_held
+from cse_cli.runs.record import lock_of
 from cse_cli.training.build import Job
 from registry.errors import CseError
 
@@ -146,10 +148,14 @@ def run_tasks(
 
 
 def _holder(task: Task, recorded: Sequence[RecordedRun]) -> RecordedRun | None:
-    """Return the run in which another process does the task, or None. With `--resume` such a run is an error later."""
+    """Return the run in which another process does the task, or None. With `--resume` such a run is an error later.
+
+    A run that another process is about to resume is recognized by its lock.
+    """
     if task.job.again or task.job.resume is not None:
         return None
-    return next((run for run in task.same(recorded) if run.state == "RUNNING"), None)
+    same = (run for run in task.same(recorded) if run.end not in ("finished", "pruned"))
+    return next((run for run in same if run.state == "RUNNING" or is_held(lock_of(run.run_id))), None)
 
 
 def _resuming(task: Task, recorded: Sequence[RecordedRun]) -> Job:

@@ -94,6 +94,7 @@ def results(out: str) -> list[Result]:
     """Return what `--json` printed; fails if stdout holds anything else."""
     document = json.loads(out)
     assert set(document) == {"schema_version", "results"}
+    assert document["schema_version"] == 1
     return [Result.model_validate(one) for one in document["results"]]
 
 

@@ -4,42 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from cse_cli.core.results import Result
 from cse_cli.runs.index import read_run
 from cse_cli.runs.record import read_recipe
 from cse_cli.training.trainer import Stepper, Taken
+from tests.cse_cli.jobs.commands import results
+from tests.cse_cli.jobs.conftest import Run
 from tests.cse_cli.jobs.running import cse
 from tests.records import only_run, states
-from tests.shrunken import Small, recipe
-
-Run = Callable[..., tuple[int, str, str]]
-
+from tests.shrunken import recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
-
-
-@pytest.fixture
-def file(folder: Path, parts: Small) -> str:
-    return recipe(folder, parts).name
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return lambda *arguments: cse("run", *map(str, arguments), "--device", "cpu", capsys=capsys)
-
-
-def results(out: str) -> list[Result]:
-    """Return what `--json` printed; fails if stdout holds anything else."""
-    document = json.loads(out)
-    assert set(document) == {"schema_version", "results"}
-    assert document["schema_version"] == 1
-    return [Result.model_validate(one) for one in document["results"]]
 
 
 def throw(error: Exception) -> Callable[..., Taken]:

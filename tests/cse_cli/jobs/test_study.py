@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.recipe.tiny_study import grid, runs, times
 from tests.shrunken import Small, recipe
 
-Run = Callable[..., tuple[int, str, str]]
-
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
 
@@ -28,11 +25,6 @@ pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 def folder(folder: Path, parts: Small) -> Path:
     recipe(folder, parts)
     return folder
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return lambda *arguments: cse("run", *map(str, arguments), "--device", "cpu", capsys=capsys)
 
 
 def studies(out: str) -> list[dict[str, Any]]:
