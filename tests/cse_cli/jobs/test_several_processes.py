@@ -74,9 +74,7 @@ def test_two_processes_share_a_study(folder: Path, alone: Digits) -> None:
     both = [cse(folder), cse(folder)]
     assert [digits(each) for each in both] == [alone, alone]
     check_records()
-    starts = [
-        [event for event, _ in read_events(folder_of(run.run_id)) if event.kind == "started"] for run in all_runs()
-    ]
+    starts = [read_history(run.about.path).starts for run in all_runs()]
     assert [len(each) for each in starts] == [1] * RUNS
     assert {each[0].data["pid"] for each in starts} == {one.pid for one in both}
 
