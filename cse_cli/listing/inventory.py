@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cse_cli.data.requirements import Availability, Requirement, availability, requirements
+from cse_cli.data.requirements import Availability, availability
 from cse_cli.recipe.completion import KINDS
 from cse_cli.recipe.describe import brief, broken_plugins, entries
 from cse_cli.recipe.files import all_recipes, all_studies

@@ -20,10 +20,11 @@ from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versio
 from cse_cli.core.run_folder import MODEL, MODEL_DIGESTS, RunFolder, note_model_digests
 from cse_cli.core.run_log import RunLog
 from cse_cli.data.batches import Batches
-from cse_cli.data.requirements import fetch, merged_requirements
+from cse_cli.data.requirements import fetch
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.stream import Stream, open_stream
 from cse_cli.evaluation.evaluate import evaluate
+from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.tracking import location, tags

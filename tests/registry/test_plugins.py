@@ -12,7 +12,6 @@ from registry import LOSSES
 from registry.core import Registry
 from registry.errors import RegistrationError, UnknownNameError
 from registry.testing import check
-from registry.types import Loss
 
 EXAMPLE = Path(__file__).parent.parent / "plugin_example"
 
