@@ -1,35 +1,37 @@
 """Facts of recipes and components from a cache, so that commands which only read import no component and no torch.
 
-The cache is in `cache()/catalog`: one file per recipe, and one for all components. An entry counts as long as the files
-of the recipe and the installed code are unchanged. Everything in it can be computed again: a damaged file is ignored,
-and so is a folder that cannot be written.
+The cache is in `cache()/catalog`: one file per recipe, one per study, and one for all components.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import zlib
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from cse_cli.core.paths import cache
+from cse_cli.recipe.cached import (
+    Key,
+    changed_since,
+    entry_file,
+    from_cache,
+    is_unchanged,
+    key_of,
+    key_of_recipe,
+    to_cache,
+)
 from cse_cli.recipe.completion import KINDS
-from cse_cli.recipe.files import find, find_parent, name_of, place_file, title
-from cse_cli.recipe.installed import installed
+from cse_cli.recipe.files import find, name_of, title
 from cse_cli.recipe.requirements import Requirement, requirements
-from cse_cli.recipe.schema import Paper
+from cse_cli.recipe.schema import Paper, Recipe
 from registry.errors import CseError
-from registry.paths import write_atomically
 
 if TYPE_CHECKING:
-    from cse_cli.recipe.load import LoadedRecipe
-
-T = TypeVar("T")
+    from cse_cli.recipe.study import Study
 
 
 @dataclass(frozen=True)
@@ -72,60 +74,46 @@ def recipe_facts(name_or_path: str) -> RecipeFacts:
         UnknownNameError: No recipe has this name. A file that is missing or not valid is a fact with an `error`.
     """
     path = find(name_or_path).absolute()
-    file = _folder() / "recipes" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:32]}.json"
-    found = _from_cache(file, lambda entry: _recipe_facts(path, entry))
-    return found if found is not None else _loaded_facts(path, file)
+    file = entry_file("recipes", path)
+    return from_cache(file, lambda entry: _stored_facts(path, entry)) or _loaded_facts(path, file)
 
 
-def _recipe_facts(path: Path, entry: dict[str, Any]) -> RecipeFacts | None:
-    """Return the facts of an entry of the cache; None if a file changed or means another one in this folder."""
-    files = [Path(name) for name, *_ in entry["files"]]
-    if [_stamp(file) for file in files] != entry["files"] or entry["here"] not in (None, str(Path.cwd())):
-        return None
-    extended = zip(entry["extends"], files, files[1:], strict=False)
-    if any(find_parent(name, child) != parent for name, child, parent in extended):
-        return None
-    if any(place_file(Path(name), Path(folder)) != placed for name, folder, placed in entry["placed"]):
+def _stored_facts(path: Path, entry: dict[str, Any]) -> RecipeFacts | None:
+    if entry["here"] not in (None, str(Path.cwd())) or not is_unchanged(entry["key"]):
         return None
     facts = entry["facts"]
     paper = None if facts["paper"] is None else Paper.model_validate(facts["paper"])
-    wanted = (Requirement(**{**one, "wanted_by": tuple(one["wanted_by"])}) for one in facts["requirements"])
-    return RecipeFacts(**{**facts, "path": path, "paper": paper, "requirements": tuple(wanted)})
+    return RecipeFacts(**{**facts, "path": path, "paper": paper, "requirements": _requirements(facts["requirements"])})
+
+
+def _requirements(stored: Iterable[dict[str, Any]]) -> tuple[Requirement, ...]:
+    return tuple(Requirement(**{**one, "wanted_by": tuple(one["wanted_by"])}) for one in stored)
 
 
 def _loaded_facts(path: Path, file: Path) -> RecipeFacts:
     """Load a recipe, with all components, and put its facts into the cache."""
-    from cse_cli.recipe.load import chain, load
+    from cse_cli.recipe.load import load, read
 
+    began = time.time_ns()
     try:
-        sources = chain(path)
-        # Before the recipe is loaded: a change in between makes the entry out of date.
-        files = [_stamp(source.path) for source in sources]
-    except (CseError, OSError) as error:
+        written = read(str(path))
+    except CseError as error:
         return RecipeFacts(path, title(path), error=str(error))
-    loaded: LoadedRecipe | None = None
     try:
-        loaded = load(str(path))
-        facts = _facts(loaded)
+        facts = _facts(path, load(str(path)).recipe)
     except CseError as error:
         facts = RecipeFacts(path, title(path), error=str(error))
-    key = {
-        "files": files,
-        "extends": [source.tables["extends"] for source in sources[:-1]],
-        "placed": [] if loaded is None else _placed(loaded),
-        "here": str(Path.cwd()) if facts.error else None,  # messages show paths from here
-    }
-    paper = None if facts.paper is None else facts.paper.model_dump()
-    stored = {**asdict(facts), "path": None, "paper": paper}
-    if loaded is None or loaded.origins.sources == sources:
-        _to_cache(file, {**key, "facts": stored})
+    key = key_of_recipe(written)
+    if not changed_since([key], began):
+        here = str(Path.cwd()) if facts.error else None  # messages show paths from here
+        paper = None if facts.paper is None else facts.paper.model_dump()
+        to_cache(file, {"key": key, "here": here, "facts": {**asdict(facts), "path": None, "paper": paper}})
     return facts
 
 
-def _facts(loaded: LoadedRecipe) -> RecipeFacts:
-    recipe = loaded.recipe
+def _facts(path: Path, recipe: Recipe) -> RecipeFacts:
     return RecipeFacts(
-        path=loaded.path,
+        path=path,
         title=recipe.title,
         language=recipe.language,
         paper=recipe.paper,
@@ -135,21 +123,62 @@ def _facts(loaded: LoadedRecipe) -> RecipeFacts:
     )
 
 
-def _placed(loaded: LoadedRecipe) -> list[tuple[str, str, str]]:
-    """Return each file of text as written, the folder it counts from, and the path it has now."""
-    written = loaded.tables["data"].get("file") or []
-    folder = loaded.origins.folder(("data", "file"))
-    names = [written] if isinstance(written, str) else written
-    return [(name, str(folder), place_file(Path(name), folder)) for name in names]
+@dataclass(frozen=True)
+class CellFacts:
+    """One cell of a study: a recipe with its settings.
+
+    Args:
+        row: Name of the row.
+        columns: Headings of the columns that its runs score. Empty for all of the table.
+        settings: `Recipe.hash()` of the recipe with its settings.
+        requirements: Models, data sets and files that it names.
+    """
+
+    row: str
+    columns: tuple[str, ...]
+    settings: str
+    requirements: tuple[Requirement, ...]
 
 
-def _stamp(file: Path) -> list[str | int]:
-    """Return path, size and time of a file; a missing file has no time."""
-    try:
-        found = file.stat()
-    except OSError:
-        return [str(file), 0, 0]
-    return [str(file), found.st_size, found.st_mtime_ns]
+def cell_facts(study: Study) -> tuple[CellFacts, ...]:
+    """Return the cells of a study, row by row, from the cache if nothing changed.
+
+    Raises:
+        RecipeError: A recipe is not valid with its settings.
+    """
+    file = entry_file("studies", study.path.absolute())
+    return from_cache(file, _stored_cells) or _loaded_cells(study, file)
+
+
+def _stored_cells(entry: dict[str, Any]) -> tuple[CellFacts, ...] | None:
+    recipes = entry["recipes"].items()
+    if not is_unchanged(entry["key"]) or not all(_is_same(name, key) for name, key in recipes):
+        return None
+    return tuple(
+        CellFacts(cell["row"], tuple(cell["columns"]), cell["settings"], _requirements(cell["requirements"]))
+        for cell in entry["cells"]
+    )
+
+
+def _is_same(name: str, key: Key) -> bool:
+    return str(find(name).absolute()) == key["files"][0][0] and is_unchanged(key)
+
+
+def _loaded_cells(study: Study, file: Path) -> tuple[CellFacts, ...]:
+    """Load all recipes of a study, and put the facts of its cells into the cache."""
+    from cse_cli.recipe.cells import cells
+    from cse_cli.recipe.load import chain, read
+
+    began = time.time_ns()
+    key = key_of(chain(study.path, study=True), study=True)
+    loaded = [(cell, cell.resolved) for cell in cells(study) if cell.resolved is not None]
+    found = tuple(CellFacts(cell.row, cell.columns, cell.hash, tuple(requirements(recipe))) for cell, recipe in loaded)
+    keys = {name: key_of_recipe(read(name)) for name in {cell.recipe for cell, _ in loaded}}
+    placed = {path for one in keys.values() for *_, path in one["placed"]}
+    own_text = any(set(recipe.data.files) - placed for _, recipe in loaded)  # its place depends on the current folder
+    if not own_text and not changed_since([key, *keys.values()], began):
+        to_cache(file, {"key": key, "recipes": keys, "cells": [asdict(cell) for cell in found]})
+    return found
 
 
 @dataclass(frozen=True)
@@ -172,8 +201,8 @@ class ComponentFacts:
 
 def component_facts() -> ComponentFacts:
     """Return what is registered, from the cache if the installed code is unchanged."""
-    file = _folder() / "components.json"
-    facts = _from_cache(file, lambda entry: ComponentFacts(entry["documents"], {})) or _registered(file)
+    file = cache() / "catalog" / "components.json"
+    facts = from_cache(file, lambda entry: ComponentFacts(entry["documents"], {})) or _registered(file)
     for document in facts.every:
         document["file"] = _relative(document["file"])
     return facts
@@ -184,40 +213,10 @@ def _registered(file: Path) -> ComponentFacts:
     from cse_cli.recipe.describe import broken_plugins, entries, full
 
     documents = {kind: [full(entry) for entry in entries(kind)] for kind in KINDS}
-    _to_cache(file, {"documents": documents})
+    to_cache(file, {"documents": documents})
     return ComponentFacts(documents, broken_plugins())
 
 
 def _relative(file: str) -> str:
     path, here = Path(file), Path.cwd()
     return os.path.relpath(path, here) if path.is_relative_to(here) else file
-
-
-# --- the cache --------------------------------------------------------------------------------------------------------
-
-
-def _folder() -> Path:
-    return cache() / "catalog"
-
-
-def _from_cache(file: Path, built: Callable[[dict[str, Any]], T | None]) -> T | None:
-    """Return what `built` makes of an entry; None if there is none for the installed code."""
-    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        checksum, content = file.read_bytes().split(b"\n", 1)
-        if checksum == _checksum(content) and (entry := json.loads(content))["code"] == installed().key:
-            return built(entry)
-    return None
-
-
-def _to_cache(file: Path, entry: dict[str, Any]) -> None:
-    """Store an entry, unless this process runs other code than is installed, or a plug-in could not be imported."""
-    from cse_cli.recipe.describe import broken_plugins
-
-    with suppress(OSError):
-        if installed().is_loaded and not broken_plugins():
-            content = json.dumps({"code": installed().key, **entry}, default=str).encode()
-            write_atomically(file, _checksum(content) + b"\n" + content)
-
-
-def _checksum(content: bytes) -> bytes:
-    return f"{zlib.crc32(content):08x}".encode()
