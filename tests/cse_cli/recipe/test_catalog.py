@@ -207,9 +207,14 @@ def test_a_broken_plugin_stores_nothing(monkeypatch):
     assert entries_of_cache() == []
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\xff\x00", b"00000000\n{}", b"no checksum", b"a3830353\n[]", b"99914b93\n{}"]
-)
+def with_checksum(content):
+    return f"{zlib.crc32(content):08x}\n".encode() + content
+
+
+CHECKED = [with_checksum(content) for content in (b"[]", b"{}", b"[" * 99_999)]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"no checksum", b"00000000\n{}", *CHECKED])
 def test_a_damaged_cache_is_ignored(content):
     expected, components = recipe_facts("quickstart"), component_facts()
     for file in entries_of_cache():
