@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,12 +172,12 @@ def _loaded_cells(study: Study, file: Path) -> tuple[CellFacts, ...]:
     began = time.time_ns()
     key = key_of(chain(study.path, study=True), study=True)
     loaded = [(cell, cell.resolved) for cell in cells(study) if cell.resolved is not None]
-    found = tuple(CellFacts(cell.row, cell.columns, cell.hash, tuple(requirements(recipe))) for cell, recipe in loaded)
+    found = tuple(CellFacts(replace(cell, resolved=None), tuple(requirements(recipe))) for cell, recipe in loaded)
     keys = {name: key_of_recipe(read(name)) for name in {cell.recipe for cell, _ in loaded}}
     placed = {path for one in keys.values() for *_, path in one["placed"]}
     own_text = any(set(recipe.data.files) - placed for _, recipe in loaded)  # its place depends on the current folder
     if not own_text and not changed_since([key, *keys.values()], began):
-        to_cache(file, {"key": key, "recipes": keys, "cells": [asdict(cell) for cell in found]})
+        to_cache(file, {"key": key, "recipes": keys, "cells": [asdict(one) for one in found]})
     return found
 
 
