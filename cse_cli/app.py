@@ -19,6 +19,7 @@ from cse_cli.jobs import command as jobs
 from cse_cli.listing import command as listing
 from cse_cli.publishing import command as publishing
 from cse_cli.recipe import command as recipe
+from cse_cli.runs import command as runs
 from cse_cli.tuning import command as tuning
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ app.command("schema", epilog=recipe.SCHEMA_EPILOG)(recipe.schema)
 app.command("show", epilog=recipe.SHOW_EPILOG)(recipe.show)
 app.command("tune", epilog=tuning.EPILOG)(tuning.tune)
 app.add_typer(data.app, name="data")
+app.add_typer(runs.app, name="runs")
 
 
 def _print_version(wanted: bool) -> None:
