@@ -35,7 +35,7 @@ assert recipe_facts("quickstart").settings
 assert cell_facts(load_study("studies/ifcl_ablation"))
 assert component_documents("info_nce")[0]["parameters"]
 assert recipe_text("quickstart", [], [], resolved=True) and recipe_document("quickstart", [], [])["recipe"]
-print([name for name in ("torch", "transformers", "datasets", "mlflow", "numpy") if name in sys.modules])
+print([name for name in ("torch", "transformers", "datasets", "mlflow") if name in sys.modules])
 """
 
 
