@@ -175,7 +175,7 @@ def _check_same(about: About, job: Job, identity: Identity) -> None:
     ran, now = ({key: value for key, value in recipe.items() if key not in PROSE} for recipe in both)
     changed = list(differences(ran, now))
     if about.identity is not None:
-        changed += [str(one) for one in about.identity.differences(identity) if one.part != "settings"]
+        changed += [str(one) for one in about.identity.differences(identity) if one.part != "settings" or not changed]
     if changed:
         raise CseError(
             f"cannot resume run {about.short} because the experiment changed:\n  " + "\n  ".join(changed),
