@@ -81,6 +81,12 @@ class Identity(BaseModel):
                     yield Difference(part, name, first.get(name, ""), second.get(name, ""))
 
 
+Mode = Literal["planned", "incomplete", "assumed", "anytime"]
+"""Number of seeds of a test: fixed by a recorded plan whose seeds are finished; fixed by a plan with unfinished seeds, so
+that there is no test yet; fixed by a plan that was given at analysis time and is not recorded; or free, so that the test
+must hold at any number."""
+
+
 class Plan(BaseModel):
     """Seeds that were planned together, before the first of them started.
 
