@@ -82,9 +82,12 @@ class Identity(BaseModel):
 
 
 Mode = Literal["planned", "incomplete", "assumed", "anytime"]
-"""Number of seeds of a test: fixed by a recorded plan whose seeds are finished; fixed by a plan with unfinished seeds, so
-that there is no test yet; fixed by a plan that was given at analysis time and is not recorded; or free, so that the test
-must hold at any number."""
+"""State of the number of seeds of a test.
+
+"planned": fixed by a recorded plan, and all its seeds are finished. "incomplete": fixed by a recorded plan, and seeds
+are missing, so that there is no test yet. "assumed": fixed by a plan that was given at analysis time and is not
+recorded. "anytime": not fixed, so that the test must hold at any number.
+"""
 
 
 class Plan(BaseModel):

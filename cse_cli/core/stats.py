@@ -27,8 +27,8 @@ ROUNDING = 1e-9
 TAU = 3.0
 """Standard deviation τ of the effects that the anytime test expects.
 
-The power of the test, averaged over 3 to 30 seeds, is highest at τ = 1.6 for two methods with effects d_z from 0.5 to 3,
-and at τ = 4 for a reported number. τ = 3 loses 1.2 points at most in both. It is as good as any for up to 10 seeds, and
+The power of the test, averaged over 3 to 30 seeds, is highest near τ = 1.6 for two methods with effects d_z from 0.5 to
+3, and at τ = 4 for a reported number. τ = 3 loses at most 1.2 points in both. It is as good as any up to 10 seeds, and
 the smallest whole number with which 3 seeds can show a difference at all (1 + 3 τ² > 1 / 0.05).
 """
 
@@ -255,8 +255,8 @@ class Paired(BaseModel):
         p_anytime: Two-sided p-value of this metric for any number of seeds (see `Design`).
         mode: Mode of the test.
         p_adjusted: p-value of the mode, corrected for metrics and comparisons. None if the metric is not tested.
-        level: Level of the test of this metric, after the correction. The interval has the same level. 0 without a test.
-        low: Lower end of the confidence interval of the mean difference. None if it is unbounded or if there is no test.
+        level: Level of the test of this metric and of its interval, after the correction. 0 without a test.
+        low: Lower end of the confidence interval of the mean difference. None if it is unbounded, and without a test.
         high: Upper end of the interval.
         wilcoxon_p: Exact p-value of the signed-rank test.
         wilcoxon_smallest: Smallest p-value that this number of seeds can have in it.
