@@ -85,7 +85,8 @@ def shows(t: Floats, n: int, rule: Rule, design: Callable[[int], Design] = paire
         rule: Test.
         design: Test with a number of seeds.
     """
-    if min(p_value(one, n, rule, design) for one in t[:, 0].tolist()) >= LEVEL:  # the others wait for a primary metric
+    # Nothing is rejected before one primary metric is, and that needs a p-value below its share of the level.
+    if min(p_value(one, n, rule, design) for one in t[:, 0].tolist()) * len(t) >= LEVEL:
         return False
     p = [[p_value(one, n, rule, design) for one in of_comparison] for of_comparison in t.tolist()]
     return any(one is not None and one < LEVEL for family in correct_together(p) for one in family)

@@ -27,15 +27,15 @@ ROUNDING = 1e-9
 SCALE = 3.0
 """Standard deviation τ of the effects μ/σ that the anytime test of two methods expects.
 
-Its power, averaged over effects d_z from 0.5 to 3 and 3 to 30 seeds, is highest near τ = 1.6. τ = 3 loses 1.2 points, is
-as good as any up to 10 seeds, and is the smallest whole number with which 3 seeds can show a difference at all
+Its power, averaged over effects d_z from 0.5 to 3 and 3 to 30 seeds, is highest near τ = 1.6. τ = 3 loses 1.2 points.
+It is as good as any up to 10 seeds, and the smallest whole number with which 3 seeds can show a difference at all
 (1 + 3 τ² > 1 / 0.05).
 """
 NUMBER_SCALE = 6.0
 """The same for the test against one reported number, which can only find effects of several σ.
 
-Its power, averaged over effects from 1 to 8 and 3 to 30 seeds, is highest near τ = 4. τ = 6 loses 0.3 points, is the best
-up to 10 seeds, and 3 seeds can show a difference (1 + 3/4 τ² > 1 / 0.05).
+Its power, averaged over effects from 1 to 8 and 3 to 30 seeds, is highest near τ = 4. τ = 6 loses 0.3 points. It is the
+best up to 10 seeds, and 3 seeds can show a difference (1 + 3/4 τ² > 1 / 0.05).
 """
 
 Mark = Literal["within", "above", "below", "incomparable", "single seed", "test-selected", "stale", "doubtful"]
