@@ -159,7 +159,7 @@ def test_p_is_below_its_level_exactly_if_it_is_rejected(seed):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_corrected_intervals_exclude_0_exactly_if_a_difference_is_shown(seed):
+def test_an_interval_excludes_0_exactly_if_its_test_rejects(seed):
     drawn = np.random.default_rng(seed)
     mode = ("planned", "anytime")[seed % 2]
     n, gaps = int(drawn.integers(3, 20)), drawn.uniform(0, 2, (3, 4))

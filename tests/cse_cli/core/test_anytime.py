@@ -66,7 +66,7 @@ def test_a_reported_number_is_the_first_score_of_its_method():
     assert score.p == pytest.approx(likelihood(values - 61, 0.0) / effects[0], rel=1e-7)
 
 
-def test_one_seed_has_the_e_value_1_and_more_extreme_scores_a_smaller_p():
+def test_one_seed_has_the_e_value_1_and_a_larger_t_a_smaller_p():
     assert compare_paired([0], [1.0], [9.0]).p_in("anytime") == 1.0
     p = [paired(5).p(t, "anytime") for t in (0.0, 2.0, 5.0, 20.0)]
     assert p[0] == 1.0

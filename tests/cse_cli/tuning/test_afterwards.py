@@ -34,7 +34,7 @@ def test_the_best_is_the_best_complete_one_and_of_equals_the_earlier():
     assert search(trials=(*one.trials, again)).best.number == 2
 
 
-def test_a_gain_is_confirmed_only_where_the_seeds_do_not_explain_it():
+def test_a_gain_is_confirmed_only_beyond_the_spread_of_seeds():
     # Differences 1, 1.05, 0.95: mean 1, standard deviation 0.05, t = 1 / (0.05 / √3) = 34.64 with two degrees of
     # freedom. With K = 1 + 3 · 9 = 28, the e-value is 28^(−1/2) · [(1 + 600) / (1 + 600/28)]^(3/2) = 26.2 = 1 / 0.038.
     sure = search(confirmation=confirmation((10.0, 11.0, 12.0), (11.0, 12.05, 12.95)))
