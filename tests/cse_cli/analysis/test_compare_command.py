@@ -86,7 +86,7 @@ def test_without_the_seven_sets_the_verdict_is_on_the_test_score(capsys):
     assert document(capsys, A, B)["comparisons"][0]["primary"] == "stsb.spearman"
 
 
-def test_the_metric_that_selects_states_never_judges(capsys):
+def test_the_metric_that_selects_states_is_shown_and_never_judges(capsys):
     for seed in range(4):
         for recipe in (A, B):
             record(
@@ -156,7 +156,7 @@ def test_other_text_weights_or_code_of_one_name(capsys, part, first, second, key
     assert found == ([] if key is None else [{"key": key, "values": ["ab" * 4, "cd" * 4]}])
 
 
-def test_another_model_needs_no_line_for_its_weights(capsys):
+def test_another_model_in_the_recipe_needs_no_line_for_its_weights(capsys):
     record(A, 0, weights={"encoders.online": "ab" * 32})
     record(A, 1, weights={"encoders.online": "ab" * 32})
     other = record(
@@ -186,7 +186,7 @@ def test_one_seed_of_a_recipe_and_a_run_by_its_id(capsys):
     assert {one["finding"] for one in comparison["metrics"]} == {"one_seed", "selecting"}
 
 
-def test_a_changed_recipe_falls_back_to_its_last_runs(capsys):
+def test_a_changed_recipe_falls_back_to_its_last_runs_and_says_so(capsys):
     record(A, 0, recipe_hash="b" * 16)
     record(A, 1, recipe_hash="c" * 16)
     record(B, 1)
@@ -336,7 +336,7 @@ def test_what_pairing_gains_is_one_line(capsys):
     assert f"pairing by seed, stsb.spearman: correlation of the scores over seeds +{over['correlation']:.2f}" in out
 
 
-def test_without_a_primary_difference_no_other_metric_is_tested(capsys):
+def test_where_the_primary_metric_shows_no_difference_no_other_is_tested(capsys):
     for seed, change in enumerate((0.3, -0.2, 0.1)):
         shared = {task: {"spearman": 60.0 + seed} for task in STS_TASKS}
         record(A, seed, scores=shared, keep=())
@@ -381,7 +381,7 @@ def test_pairs_are_read_from_the_store_where_the_folder_is_gone(capsys):
         assert len(one["on_pairs"]["of_seeds"]) == 2
 
 
-def test_runs_without_pairs_are_compared_over_seeds_only(capsys):
+def test_runs_from_before_pairs_were_kept_are_compared_over_seeds_alone(capsys):
     old = [record(A, seed, noise=1.5 + seed, keep=()) for seed in (0, 1)]
     for seed in (0, 1):
         record(B, seed)
