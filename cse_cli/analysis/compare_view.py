@@ -132,7 +132,8 @@ def legend_lines(document: ComparisonDocument, *, narrow: bool = False) -> list[
     lines += [_MODES[mode] for mode in dict.fromkeys(comparison.mode for comparison in document.comparisons)]
     lines += _correction_lines(document)
     smallest = {len(c.seeds): 2.0 ** (1 - len(c.seeds)) for c in document.comparisons if 1 < len(c.seeds) < 6}
-    lines += [f"Wilcoxon: signed-rank test; {n} seeds cannot give less than p = {p:.4g}" for n, p in smallest.items()]
+    lines.append("Wilcoxon: p of the signed-rank test of this metric with these seeds, not corrected")
+    lines += [f"Wilcoxon: {n} seeds cannot give less than p = {p:.4g}" for n, p in smallest.items()]
     if any(one.on_pairs for comparison in document.comparisons for one in comparison.metrics):
         lines.append(
             f"bootstrap: {document.resamples:,} resamples of the pairs with the same trained models, mean over seeds; "
