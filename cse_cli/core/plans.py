@@ -53,11 +53,15 @@ class SeedPlan:
 def plan_of(runs: Sequence[Result]) -> SeedPlan:
     """Return the plan that is recorded for the runs of one method, at most one run for each seed.
 
-    The runs are planned if all carry the same plan, none started before it, and their seeds are exactly the planned
-    seeds. They are incomplete if planned seeds are missing. A seed that is not planned makes the number of seeds free.
+    The runs are planned if all carry a plan of the same seeds, every plan was made before the first run started, and
+    their seeds are exactly the planned seeds. (Processes that do the runs together make a plan each.) They are
+    incomplete if planned seeds are missing. A seed that is not planned makes the number of seeds free.
     """
-    plan = runs[0].plan if runs else None
+    plans = [run.plan for run in runs if run.plan is not None]
     seeds = tuple(sorted(run.seed for run in runs))
-    if plan is None or any(run.plan != plan or run.started < plan.made for run in runs) or set(seeds) - {*plan.seeds}:
+    if not runs or len(plans) < len(runs) or len({plan.seeds for plan in plans}) > 1:
         return SeedPlan("anytime")
-    return SeedPlan("planned" if seeds == plan.seeds else "incomplete", plan.seeds, seeds)
+    planned = plans[0].seeds
+    if max(plan.made for plan in plans) > min(run.started for run in runs) or set(seeds) - {*planned}:
+        return SeedPlan("anytime")
+    return SeedPlan("planned" if seeds == planned else "incomplete", planned, seeds)

@@ -8,7 +8,7 @@ import pytest
 
 from cse_cli.core.identity import Plan
 from cse_cli.core.plans import SeedPlan, plan_of
-from tests.cse_cli.tracking.stores import result
+from tests.records import result
 
 MADE = datetime(2026, 11, 21, tzinfo=UTC)
 FIVE = Plan(seeds=(0, 1, 2, 3, 4), made=MADE)
@@ -16,6 +16,13 @@ FIVE = Plan(seeds=(0, 1, 2, 3, 4), made=MADE)
 
 def runs(seeds, plan=FIVE, started=MADE):
     return [result(seed=seed, plan=plan, started=started) for seed in seeds]
+
+
+def test_processes_that_do_the_runs_together_plan_together():
+    later = Plan(seeds=FIVE.seeds, made=MADE + timedelta(seconds=1))
+    started = MADE + timedelta(seconds=9)
+    assert plan_of([*runs((0, 1, 2), started=started), *runs((3, 4), later, started)]).mode == "planned"
+    assert plan_of([*runs((0, 1, 2)), *runs((3, 4), later, started)]).mode == "anytime"
 
 
 def test_all_planned_seeds_make_a_planned_group():
