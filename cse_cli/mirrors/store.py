@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from threading import Thread
@@ -64,11 +64,13 @@ class Store:
         address: Its address, with a password if it has one.
         client: Client of MLflow.
         target: The store as mirrors know it.
+        experiments: Name → ID of the experiments that were used.
     """
 
     address: str
     client: MlflowClient
     target: Target
+    experiments: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_remote(self) -> bool:
@@ -81,6 +83,11 @@ class Store:
         Raises:
             GoneError: If it was deleted.
         """
+        if name not in self.experiments:
+            self.experiments[name] = self._experiment(name)
+        return self.experiments[name]
+
+    def _experiment(self, name: str) -> str:
         found = self.client.get_experiment_by_name(name)
         if found is None:
             artifacts = None if self.is_remote else location.artifacts().as_uri()
@@ -309,8 +316,11 @@ def _open(address: str) -> Store:
     # Without a pool, every transaction opens the file that is there now, also after another process replaced it.
     with settings(**({"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"} if location.database(address) else {})):
         client = MlflowClient(address)
-        client.search_experiments(max_results=1)
-    database = client.get_experiment(_DEFAULT).tags.get(_DATABASE_TAG, "") if own else ""
+        if own:
+            database = client.get_experiment(_DEFAULT).tags.get(_DATABASE_TAG, "")
+        else:
+            database = ""
+            client.search_experiments(max_results=1)
     return Store(address, client, Target(location.shown(address), database, complete=own))
 
 
