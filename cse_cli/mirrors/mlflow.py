@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import math
 import posixpath
@@ -17,6 +16,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, LifecycleStage, Met
 from mlflow.exceptions import MlflowException
 
 from cse_cli.mirrors import location
+from cse_cli.mirrors.fields import RUN, about_tags, params
 from cse_cli.mirrors.files import hard_link, link_folder
 from cse_cli.mirrors.logged_model import SavedModel
 from cse_cli.mirrors.mirror import GoneError, Mirror, RefusedError, Target
@@ -25,8 +25,6 @@ from cse_cli.runs.events import FILE, Event, read_events
 from cse_cli.runs.record import ABOUT, RECIPE, About, read_recipe
 from registry.errors import CseError
 
-RUN_TAG = "cse.run_id"
-"""Tag with the ID of the run's record."""
 AVERAGE = "eval/avg"
 """Metric by which tables of runs are sorted."""
 
@@ -100,7 +98,7 @@ class MlflowMirror(Mirror):
     def _find(self) -> Run | None:
         """Return the run if it was created and its ID was not recorded."""
         place = self._store.experiment(self.about.group)
-        found = self._client.search_runs([place], f"tags.`{RUN_TAG}` = '{self.about.run_id}'", max_results=1)
+        found = self._client.search_runs([place], f"tags.`{RUN}` = '{self.about.run_id}'", max_results=1)
         return next(iter(found), None)
 
     def _create(self, parent: str) -> Run:
@@ -227,45 +225,6 @@ _SEND: dict[str, Callable[[MlflowMirror, Mapping[str, Any]], None]] = {
 }
 
 
-def about_tags(about: About) -> dict[str, str]:
-    """Return the tags of a run: what a person reads first, then what identifies it."""
-    seed = "" if about.seed is None else str(about.seed)
-    tags = {
-        "recipe": about.recipe,
-        "method": about.method,
-        "encoder": about.encoder,
-        "data": about.data,
-        "seed": seed,
-        RUN_TAG: about.run_id,
-        "cse.experiment": about.experiment,
-        "cse.set": "; ".join(about.changes),
-        "cse.study": about.study,
-        "cse.search": about.search,
-        "cse.trial": "" if about.trial is None else str(about.trial),
-        "cse.confirms": about.confirms,
-        "cse.summary": about.summary,
-        "cse.paper": about.paper,
-        "cse.test_selected": "true" if about.test_selected else "",
-        "mlflow.note.content": about.note,
-        "mlflow.source.name": "cse",
-        "mlflow.source.type": "LOCAL",
-        "mlflow.source.git.commit": about.git,
-        "mlflow.user": _user(),
-    }
-    return {key: value for key, value in tags.items() if value} | about.tags
-
-
-def params(resolved: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return every leaf of a resolved recipe by its dotted key, without prose and the search space."""
-    found: dict[str, str] = {}
-    for key, value in resolved.items():
-        if isinstance(value, Mapping):
-            found |= params(value, f"{prefix}{key}.") if prefix or key != "tune" else {}
-        elif prefix or key != "description":
-            found[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return found
-
-
 def legal_name(name: str) -> str:
     """Return the nearest name that MLflow accepts for a metric or param: `p@5` → `p_at_5`, `loss[0]` → `loss.0`."""
     name = re.sub(r"\[([^\]]*)\]", r".\1", name.replace("@", "_at_"))
@@ -290,10 +249,3 @@ def _scores(about: About) -> Iterator[Metric]:
 
 def _cut(value: str) -> str:
     return value if len(value) <= _LONGEST_PARAM else value[: _LONGEST_PARAM - 1] + "…"
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"  # the user ID of a container without a name

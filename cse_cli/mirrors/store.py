@@ -64,12 +64,14 @@ class Store:
         address: Its address, with a password if it has one.
         client: Client of MLflow.
         target: The store as mirrors know it.
+        home: State directory that the database was made in, if it belongs to one.
         experiments: Name → ID of the experiments that were used.
     """
 
     address: str
     client: MlflowClient
     target: Target
+    home: Path | None = None
     experiments: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -215,7 +217,7 @@ def _open_own(address: str) -> Store:
             try:
                 check_file(file)
                 store = _open(address)
-                if not _has_moved(store.client):
+                if not _has_moved(store):
                     return store
                 _put_aside("moved", "belongs to another place of the state directory")
             except Exception as error:
@@ -248,10 +250,10 @@ def _put_aside(why: str, text: str) -> None:
         )
 
 
-def _has_moved(client: MlflowClient) -> bool:
+def _has_moved(store: Store) -> bool:
     """Return whether the database was made elsewhere: it has the absolute addresses of all artifacts."""
-    made = Path(client.get_experiment(_DEFAULT).tags.get(_HOME_TAG, ""))
-    return made != home() and not (made.is_dir() and made.samefile(home()))
+    made, here = store.home, home()
+    return made is not None and made != here and not (made.is_dir() and made.samefile(here))
 
 
 def _make(file: Path) -> None:
@@ -316,12 +318,12 @@ def _open(address: str) -> Store:
     # Without a pool, every transaction opens the file that is there now, also after another process replaced it.
     with settings(**({"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"} if location.database(address) else {})):
         client = MlflowClient(address)
-        if own:
-            database = client.get_experiment(_DEFAULT).tags.get(_DATABASE_TAG, "")
-        else:
-            database = ""
+        if not own:
             client.search_experiments(max_results=1)
-    return Store(address, client, Target(location.shown(address), database, complete=own))
+            return Store(address, client, Target(location.shown(address)))
+        tags = client.get_experiment(_DEFAULT).tags
+    target = Target(location.shown(address), tags.get(_DATABASE_TAG, ""), complete=True)
+    return Store(address, client, target, Path(tags.get(_HOME_TAG, "")))
 
 
 _LOCAL = "unset MLFLOW_TRACKING_URI to use the database in the state directory"
