@@ -105,7 +105,12 @@ class MlflowMirror(Mirror):
         place = self._store.experiment(self.about.group)
         tags = about_tags(self.about) | ({"mlflow.parentRunId": parent} if parent else {})
         tags = {key: value[:_LONGEST_TAG] for key, value in tags.items()}
-        return self._client.create_run(place, self._began, tags, self.about.name)
+        try:
+            return self._client.create_run(place, self._began, tags, self.about.name)
+        except MlflowException:
+            self._store.experiments.clear()  # the experiment may have been deleted: then this raises GoneError
+            self._store.experiment(self.about.group)
+            raise
 
     def _active(self, run_id: str) -> Run:
         """Return a run, or raise GoneError if it was deleted."""
@@ -126,7 +131,6 @@ class MlflowMirror(Mirror):
             yield
         except MlflowException as error:
             if error.error_code in _REFUSALS:
-                self._store.experiments.clear()  # one of them may have been deleted
                 if self._id:
                     self._active(self._id)
                 raise RefusedError(reason(error)) from error

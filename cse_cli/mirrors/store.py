@@ -140,7 +140,7 @@ def put_aside(why: str) -> Path | None:
     file = location.own_database()
     if not file.exists():
         return None
-    aside = file.with_name(f"{file.name}.{why}-{datetime.now():%Y%m%d-%H%M%S}")
+    aside = file.with_name(f"{file.name}.{why}-{datetime.now():%Y%m%d-%H%M%S-%f}")
     file.rename(aside)
     for left in ("-journal", "-wal", "-shm"):
         file.with_name(file.name + left).unlink(missing_ok=True)
