@@ -156,7 +156,7 @@ def test_a_file_that_is_missing_is_named(runs: Runs, home: Path, archive: Path) 
     "path",
     [
         "../../evil", "/evil", "{run}/../evil", "{run}/model/weights", "{run}/x.pt", "{run}/figures/../../x.svg",
-        "{run}\x", "{run}/series/.npz/x", "UP/run.toml", "x",
+        r"{run}\x", "{run}/series/.npz/x", "UP/run.toml", "x",
     ],
 )  # fmt: skip
 def test_unexpected_members_are_refused(runs: Runs, home: Path, archive: Path, path: str) -> None:
