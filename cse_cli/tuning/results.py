@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from cse_cli.analysis.evidence import p_text, seeds_text
 from cse_cli.core.multiple import correct_named
 from cse_cli.core.stats import FIRST_LOOK, LEVEL, Paired, p_at_any_look
-from cse_cli.jobs.driver import is_driven
-from cse_cli.tuning.lease import is_leased
+from cse_cli.tuning.owner import owned
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.ranges import Value
 from cse_cli.tuning.storage import address, study_names
@@ -24,6 +23,7 @@ from cse_cli.tuning.study import (
     RUN,
     State,
     Study,
+    accepted,
     budget,
     load_study,
     metric,
@@ -51,7 +51,7 @@ class Trial(BaseModel):
             the trial's parts have no such parameter.
         own: Whether it has the recipe's own values.
         reason: Why it failed, or why its parts do not fit together.
-        run_id: In the tracking store.
+        run_id: ID of its run, or with several seeds of the record that summarizes them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -125,7 +125,8 @@ class Search(BaseModel):
         unset: `--unset` keys of every trial.
         importance: Parameter that all trials have → its share in what sets good trials apart; nothing where that
             cannot be said.
-        run_id: Of the study in the tracking store.
+        run_id: ID of the record of the search.
+        accepted: Code that changed during the search, such as "code of losses.info_nce", with `--accept-changed`.
         updated: When its last trial ended, in ISO form.
     """
 
@@ -146,6 +147,7 @@ class Search(BaseModel):
     trials: tuple[Trial, ...]
     importance: dict[str, float] = Field(default_factory=dict)
     run_id: str | None = None
+    accepted: tuple[str, ...] = ()
     updated: str | None = None
     confirmation: Confirmation | None = None
 
@@ -201,7 +203,6 @@ def read_search(study: Study, storage: str | None = None) -> Search:
         storage: Its address as given; the password is left out of what is returned.
     """
     config, place = stored_config(study), address(storage, study.study_name)
-    driven = is_driven("search", place.driven(study.study_name)) or is_leased(study)
     kept = study.user_attrs.get(_CONFIRMATION)
     ended = [trial.datetime_complete for trial in study.get_trials(deepcopy=False) if trial.datetime_complete]
     return Search(
@@ -216,9 +217,10 @@ def read_search(study: Study, storage: str | None = None) -> Search:
         overrides=config.overrides,
         unset=config.unset,
         parameters=config.parameters,
-        trials=tuple(read_trials(study, driven=driven)),
+        trials=tuple(read_trials(study, storage)),
         importance=importances(study),
         run_id=run_of(study),
+        accepted=tuple(accepted(study)),
         updated=max(ended).astimezone().isoformat(timespec="seconds") if ended else None,
         confirmation=None if kept is None else Confirmation.model_validate_json(kept),
     )
@@ -235,17 +237,17 @@ def list_searches(storage: str | None) -> list[Search]:
     return sorted(found, key=lambda search: search.updated or "", reverse=True)
 
 
-def read_trials(study: Study, *, driven: bool = False) -> list[Trial]:
+def read_trials(study: Study, storage: str | None = None) -> list[Trial]:
     """Return every trial that counts, runs, or was interrupted, in order.
 
     Args:
-        study: Whose trials.
-        driven: Whether a process is at those that have begun.
+        study: The study.
+        storage: Its address as given.
     """
-    trials = study.get_trials(deepcopy=False)
+    place = address(storage, study.study_name)
     return [
-        read_trial(trial, "running" if driven else "interrupted")
-        for trial in trials
+        read_trial(trial, "interrupted" if owned(trial, place, study.study_name) == "left" else "running")
+        for trial in study.get_trials(deepcopy=False)
         if trial.state == TrialState.RUNNING or state(trial) is not None
     ]
 
@@ -270,7 +272,7 @@ def read_trial(trial: FrozenTrial, unsettled: State = "running") -> Trial:
 
 
 def _seconds(trial: FrozenTrial) -> float:
-    """Return how long a trial took, since it was last gone on with."""
+    """Return how long a trial took since it was last resumed."""
     if trial.datetime_complete is None or trial.datetime_start is None:
         return 0.0
     begun: float = trial.user_attrs.get(BEGUN, trial.datetime_start.timestamp())

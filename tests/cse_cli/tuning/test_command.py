@@ -170,7 +170,6 @@ REFUSED = {
     "test split set": (("--param", "temperature", "--set", "evaluators.dev.split=test"), "'dev.spearman' scores split"),
     "no metric": (("--param", "temperature", "--metric", "dve.spearman"), "--metric: unknown evaluator 'dve'. Did you"),
     "no storage": (("--param", "temperature", "--storage", "redis://me:secret@host/db"), "'redis' is not supported"),
-    "journal": (("--param", "temperature", "--storage", "old.journal"), "use sqlite:///old.db, or leave out --storage"),
     "no patience": (("--param", "temperature", "--patience", "long"), "--patience: 'long' is not a duration"),
     "no duration": (("--param", "temperature", "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
     "no sampler": (("--param", "temperature", "--sampler", "tpee"), "Did you mean 'tpe'?"),
