@@ -9,7 +9,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,11 +17,10 @@ from cse_cli.core.identity import Difference, Identity
 from cse_cli.data.requirements import EVALUATED, HUB, Requirement, availability, of_part, of_training, parts_with_places
 from cse_cli.data.sources import text_fingerprint
 from cse_cli.data.stream import open_stream
-from cse_cli.recipe.schema import Part, Recipe
+from cse_cli.recipe.schema import Recipe
 from registry import AUGMENTERS, EVALUATORS, catalogue, hub
 from registry.catalogue.hub_sets import HubSet
 from registry.code import code_digest, modules_digest
-from registry.core import Registry
 from registry.errors import MissingError
 from registry.model_files import settings_sha256, weights_sha256
 
@@ -106,8 +104,14 @@ def identify_known(recipe: Recipe, text: str | None = None) -> Known:
         settings=recipe.hash(),
         text=_text(recipe) if text is None else text,
         weights=dict(_weights(recipe)),
-        code={place: code_digest(registry[part.name].cls) for place, registry, part in _trained(recipe)},
+        code=_code(recipe),
     )
+
+
+def _code(recipe: Recipe) -> dict[str, str]:
+    """Return component, such as "losses.info_nce" → digest of its code, of every part but the evaluators."""
+    parts = (found for found in parts_with_places(recipe) if found[1] is not EVALUATORS)
+    return {f"{registry.kind}.{part.name}": code_digest(registry[part.name].cls) for _, registry, part in parts}
 
 
 def engine_digest(recipe: Recipe) -> str:
@@ -124,11 +128,6 @@ def columns_read(recipe: Recipe) -> set[str]:
     augmenters = [part for view in recipe.views.values() for part in view.augment]
     second = (part.params.get("column", AUGMENTERS[part.name].cls.column) for part in augmenters)
     return {view.column for view in recipe.views.values()} | {name for name in second if isinstance(name, str)}
-
-
-def _trained(recipe: Recipe) -> Iterator[tuple[str, Registry[Any], Part]]:
-    """Yield the parts that decide what is trained: all but the evaluators."""
-    return (found for found in parts_with_places(recipe) if found[1] is not EVALUATORS)
 
 
 def _text(recipe: Recipe) -> str | None:

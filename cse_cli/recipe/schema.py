@@ -9,8 +9,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -368,7 +366,9 @@ class Recipe(Section):
         identity["data"] = data_identity(identity["data"])
         for keys, part in parts(self):
             if keys[0] != "evaluators":
-                table = reduce(getitem, keys, identity)
+                table: Any = identity
+                for key in keys:
+                    table = table[key]
                 table.update(part_identity(table, entry(keys, part)))
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -89,7 +89,8 @@ def execute(job: Job, observer: Observer) -> Result:
     """
     log = RunLog(observer, speaks=rank() == 0)
     prepared = prepare(job, log)
-    identity = run_on_rank0(lambda: identify(job.loaded.recipe, prepared.text and prepared.text.fingerprint))
+    text = None if prepared.text is None else prepared.text.fingerprint
+    identity = run_on_rank0(lambda: identify(job.loaded.recipe, text))
     run_on_rank0(lambda: room.demand(prepared))
     record = _claim(prepared, identity)
     if isinstance(record, Result):
