@@ -66,9 +66,10 @@ class Owner:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:  # otherwise trials may be left, which name this file
-            self._file.unlink(missing_ok=True)
         self._lock.release()
+        if kind is None:  # otherwise the study may not answer
+            with self.choosing:
+                self._delete_unused()
 
     def sign(self, trial: Trial) -> None:
         """Make this process the owner of a trial. The caller holds `choosing`."""

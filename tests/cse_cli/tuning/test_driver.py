@@ -11,16 +11,11 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
-from cse_cli.runs.claim import BusyError
-from cse_cli.runs.index import read_run
-from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import lock_of
 from cse_cli.tuning import driver as drivers
 from cse_cli.tuning import results, samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.observer import SearchObserver
-from cse_cli.tuning.owner import OWNER, Owner
 from cse_cli.tuning.results import read_search, read_trials
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import budget, load_study, open_study, stored_config
