@@ -7,6 +7,8 @@ from itertools import count, islice
 
 from cse_cli.analysis.evidence import shared_metrics
 from cse_cli.core.console import Observer
+from cse_cli.core.identity import Mode
+from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result, metric_value
 from cse_cli.core.stats import Paired, compare_paired
 from cse_cli.data.identity import identify_known
@@ -49,7 +51,10 @@ def confirm(search: Search, seeds: int, request: RunRequest, screen: TuneScreen)
     found = _tasks(search, "found", tuned_recipe(search, best), fresh, request)
     results = _results([task for pair in zip(own, found, strict=True) for task in pair], request, screen)
     pairs = [(results[first], results[second]) for first, second in zip(own, found, strict=True)]
-    return Confirmation(trial=best.number, values=best.values, main=search.metric, paired=_compared(search, pairs))
+    plan = plan_of([first for first, _ in pairs]).paired_with(plan_of([second for _, second in pairs]))
+    mode: Mode = "planned" if plan.mode == "planned" else "anytime"
+    compared = _compared(search, pairs, mode)
+    return Confirmation(trial=best.number, values=best.values, main=search.metric, paired=compared, mode=mode)
 
 
 def _tasks(search: Search, side: str, recipe: TunedRecipe, seeds: Sequence[int], request: RunRequest) -> list[Task]:
@@ -88,7 +93,7 @@ def _results(tasks: Sequence[Task], request: RunRequest, screen: TuneScreen) -> 
     return done
 
 
-def _compared(search: Search, pairs: Sequence[tuple[Result, Result]]) -> dict[str, Paired]:
+def _compared(search: Search, pairs: Sequence[tuple[Result, Result]], mode: Mode) -> dict[str, Paired]:
     """Return metric → comparison, for every metric that all runs have."""
     compared: dict[str, Paired] = {}
     for name in dict.fromkeys([search.metric, *shared_metrics([run for pair in pairs for run in pair])]):
@@ -96,5 +101,5 @@ def _compared(search: Search, pairs: Sequence[tuple[Result, Result]]) -> dict[st
         known = [number for number in (*own, *found) if number is not None]
         if len(known) == 2 * len(pairs):
             seeds = [first.seed for first, _ in pairs]
-            compared[name] = compare_paired(seeds, known[: len(pairs)], known[len(pairs) :])
+            compared[name] = compare_paired(seeds, known[: len(pairs)], known[len(pairs) :], mode)
     return compared

@@ -205,7 +205,6 @@ def test_a_trial_whose_driver_was_killed_before_it_told_the_end_is_not_run_again
     assert read_trials(study)[2].reason == "the loss is nan"
 
 
-
 def test_several_seeds_of_a_trial_follow_each_other(tmp_path):
     asked = plan(tmp_path, trials=4, seeds=(5, 6, 7))
 

@@ -76,7 +76,7 @@ def test_other_text_and_weights_are_another_question(accept_changed):
 
 
 def test_other_code_is_refused_or_accepted_knowingly():
-    with pytest.raises(CseError, match="made by other code:\n  code of losses.info_nce") as told:
+    with pytest.raises(CseError, match=r"made by other code:\n  code of losses\.info_nce") as told:
         check(code={"losses.info_nce": "6" * 64})
     assert "--accept-changed" in str(told.value)
     assert check(True, code={"losses.info_nce": "6" * 64}) == ["code of losses.info_nce"]
@@ -92,7 +92,7 @@ def test_what_is_not_on_this_machine_is_no_difference():
 def test_accepted_code_is_remembered_and_shown(tmp_path, monkeypatch):
     drive(plan(tmp_path, trials=1))
     monkeypatch.setattr("cse_cli.data.identity.code_digest", lambda cls: "other")
-    with pytest.raises(CseError, match="code of losses.info_nce"):
+    with pytest.raises(CseError, match=r"code of losses\.info_nce"):
         open_study(plan(tmp_path, trials=2))
     drive(plan(tmp_path, trials=2, accept_changed=True))
     drive(plan(tmp_path, trials=3))
