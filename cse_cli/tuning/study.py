@@ -253,9 +253,13 @@ def check_same_search(
 
 def _made_of(then: Known, now: Known) -> list[Difference]:
     """Return how text, weights and code differ. What one side does not know is taken to be the same."""
-    text = now.text if then.text is None else then.text
-    weights = {place: digest or now.weights.get(place) or "" for place, digest in then.weights.items()}
-    return now.differences(Identity(settings=then.settings, text=text or "", weights=weights, code=then.code))
+    return _filled(then, now).differences(_filled(now, then))
+
+
+def _filled(known: Known, other: Known) -> Identity:
+    text = known.text if known.text is not None else other.text
+    weights = {place: digest or other.weights.get(place) or "" for place, digest in known.weights.items()}
+    return Identity(settings=known.settings, text=text or "", weights=weights, code=known.code)
 
 
 # What became of trials.

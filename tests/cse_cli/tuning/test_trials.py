@@ -286,4 +286,5 @@ def all_at_work(count):
 def test_a_recipe_that_cannot_run_ends_the_search_at_once(asked, tmp_path):
     with pytest.raises(CseError, match="no-such-model"):
         search(asked, None, overrides=("encoders.online.model=./no-such-model",))
-    assert all_runs() == []
+    assert studies.settled(load_study(None, "search").get_trials()) == []
+    assert [(run.about.summary, run.state) for run in all_runs()] == [("tuning", "FAILED")]
