@@ -24,7 +24,7 @@ from cse_cli.recipe.errors import RecipeError
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.events import End
 from cse_cli.runs.lock import is_held
-from cse_cli.runs.record import About, lock_of
+from cse_cli.runs.record import STOP, About, lock_of
 from cse_cli.runs.signals import in_one_line, stop_if_asked
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import SearchConfig
@@ -37,7 +37,7 @@ from cse_cli.tuning.samplers import is_same_point
 from cse_cli.tuning.storage import address, answering
 from cse_cli.tuning.study import BEGUN, OWN, REASON, RUNS, SAME_AS, budget, counts, settled, state, values_of
 from cse_cli.tuning.trial import TrialRuns
-from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
+from registry.errors import CseError, DiskError, MissingError, RunFailedError, StopRequested, TrackingError
 
 MOST_FAILURES = 5
 """Trials that fail while this process searches, with none complete, before it gives up."""
@@ -80,6 +80,7 @@ class Driver:
         """Do trials until none is left, and return why.
 
         Raises:
+            StopRequested: If `cse runs stop` ended the search.
             TrackingError: If the storage stops answering.
             RunFailedError: If trials fail one after the other.
             CseError: If the recipe's own values, or any values, cannot be run on this machine.
@@ -87,7 +88,7 @@ class Driver:
         with answering(self.config.storage, self.config.name), self._owner:
             try:
                 while True:
-                    stop_if_asked()
+                    self._stop_if_asked()
                     ending = self._begin_trials()
                     if self._running:
                         self._executor.wait()
@@ -100,6 +101,14 @@ class Driver:
             finally:
                 for runs in self._open.values():
                     runs.end("stopped")
+
+    def _stop_if_asked(self) -> None:
+        stop_if_asked()
+        if (self._parent.path / STOP).exists():
+            name = self.config.name
+            raise StopRequested(
+                f"search '{name}' was stopped by `cse runs stop`", f"continue it: cse tune --join {name}"
+            )
 
     def _begin_trials(self) -> Ending | None:
         """Begin trials while slots are free. Return why none is left, or None if others may still leave some."""

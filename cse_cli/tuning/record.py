@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,8 +23,11 @@ from cse_cli.tuning.owner import choosing
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.results import Confirmation, importances, read_trials
 from cse_cli.tuning.samplers import pruner_name
-from cse_cli.tuning.storage import address, folder
+from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import budget, counts, metric, run_of, set_run, settled
+
+FIGURES = "figures"
+"""Name of the directory of the figures in the record."""
 
 
 def take_record(about: About, resolved: Mapping[str, Any]) -> RunRecord | None:
@@ -95,19 +98,16 @@ def record_findings(record: RunRecord, study: Study, warned: Callable[[str], obj
         metrics["score/best"] = max(scores)
     metrics |= {f"importance/{name}": share for name, share in importances(study).items()}
     record.metrics(metrics, len(settled(trials)))
-    if files := draw_figures(study, warned):
-        (figures := record.path / "figures").mkdir(exist_ok=True)
-        for file in files:
-            shutil.copy2(file, figures)
-        record.file("figures")
+    if draw_figures(study, record.path / FIGURES, warned):
+        record.file(FIGURES)
 
 
-def draw_figures(study: Study, warned: Callable[[str], object]) -> list[Path]:
-    """Draw the figures of a study and return their files: none if there are none, or if they cannot be drawn."""
+def draw_figures(study: Study, folder: Path, warned: Callable[[str], object]) -> list[Path]:
+    """Draw the figures of a study into a folder and return their files: none if they cannot be drawn."""
     try:
         from cse_cli.tuning.plots import draw  # matplotlib
 
-        return draw(study, folder() / study.study_name)
+        return draw(study, folder)
     except Exception as error:  # a figure that fails must not fail the search
         warned(f"plots are missing: {type(error).__name__}: {error}")
         return []
@@ -126,9 +126,5 @@ def record_confirmation(run_id: str, confirmation: Confirmation, warned: Callabl
     if p is not None:
         metrics["confirmation/p"] = p
     record = RunRecord(read_about(run_id), lock)
-    try:
-        with mirrored(record):
-            record.metrics(metrics, len(over.seeds))
-            record.sync()
-    finally:
-        record.close()
+    with mirrored(record), closing(record):
+        record.metrics(metrics, len(over.seeds))

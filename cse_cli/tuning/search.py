@@ -12,7 +12,7 @@ from cse_cli.jobs.placement import place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.mirrors import mirrored
 from cse_cli.recipe.load import LoadedRecipe
-from cse_cli.runs.record import RunRecord, last_end
+from cse_cli.runs.record import STOP, RunRecord, last_end
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.confirm import confirm
@@ -30,10 +30,10 @@ from cse_cli.tuning.record import (
 )
 from cse_cli.tuning.results import Search, keep_confirmation, list_searches, read_search
 from cse_cli.tuning.save_recipe import check_file, save_recipe, tuned_recipe
-from cse_cli.tuning.storage import address
+from cse_cli.tuning.storage import address, folder
 from cse_cli.tuning.study import Study, budget, find_study, load_study, open_study, settled
 from cse_cli.tuning.view import print_confirmation, print_search, print_searches, write_searches
-from registry.errors import CseError
+from registry.errors import CseError, StopRequested
 
 
 def search(options: SearchOptions) -> None:
@@ -99,7 +99,7 @@ def _show(study: Study, options: SearchOptions) -> None:
         print_confirmation(found, found.confirmation)
     else:
         # Drawn anew: another process may have continued the study.
-        files = draw_figures(study, lambda text: sys.stderr.write(f"warning: {text}\n"))
+        files = draw_figures(study, folder() / study.study_name, lambda text: sys.stderr.write(f"warning: {text}\n"))
         print_search(found, files[0].parent if files else None, options.save_best)
     if options.save_best is not None:
         sys.stderr.write(f"wrote {options.save_best}\n")
@@ -137,7 +137,7 @@ def run_search(config: SearchConfig, observer: SearchObserver) -> tuple[int, End
     study = open_study(config)
     try:
         return _drive(study, config, base, observer)
-    except (KeyboardInterrupt, Terminated):
+    except (KeyboardInterrupt, Terminated, StopRequested):
         observer.interrupted(config.name)
         raise
 
@@ -149,6 +149,8 @@ def _drive(study: Study, config: SearchConfig, base: LoadedRecipe, observer: Sea
     request = RunRequest(device=config.device, workers=config.workers, on=config.on, patience=config.patience)
     placement = place_runs(max(0, budget(study) - done), request)
     with mirrored(record), ending(record):
+        if taken:  # a request to stop from before is void
+            (about.path / STOP).unlink(missing_ok=True)
         record.started(device=config.device)
         record_question(record, study, config)
         with placement.open() as executor:

@@ -11,6 +11,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
+from cse_cli.runs.record import STOP, folder_of
 from cse_cli.tuning import driver as drivers
 from cse_cli.tuning import results, samplers
 from cse_cli.tuning import study as studies
@@ -19,7 +20,7 @@ from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.results import read_search, read_trials
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import budget, load_study, open_study, stored_config
-from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
+from registry.errors import CseError, DiskError, MissingError, RunFailedError, StopRequested, TrackingError
 from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tuning.fake import drive, good, knob, number, plan, trials
 
@@ -130,6 +131,17 @@ def test_the_recipes_own_values_must_be_possible(tmp_path):
     with pytest.raises(CseError, match="no such part"):
         drive(plan(tmp_path, trials=3), score)
     assert studies.settled(trials(plan(tmp_path))) == []
+
+
+def test_a_search_that_is_requested_to_stop_ends_after_its_trial(tmp_path):
+    def score(job, observer):
+        (folder_of(job.parent)).mkdir(parents=True)
+        (folder_of(job.parent) / STOP).touch()
+        return good(job, observer)
+
+    with pytest.raises(StopRequested, match="search 'search' was stopped"):
+        drive(plan(tmp_path, trials=3), score)
+    assert studies.counts(trials(plan(tmp_path)))["complete"] == 1
 
 
 # A driver that is gone.
