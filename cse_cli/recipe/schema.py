@@ -204,7 +204,10 @@ def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]
 
 
 def _without_folder(value: Any, kind: Literal["model", "file"]) -> Any:
-    """Return the bare name of a path. Hub ids, `owner/name`, and `package:name/path` stay whole."""
+    """Return the bare name of a path. Hub ids, `owner/name`, and `package:name/path` stay whole.
+
+    A directory called `model`, as in every run, keeps the name of the directory above it.
+    """
     if isinstance(value, list | tuple):
         return [_without_folder(each, kind) for each in value]
     if not isinstance(value, str):
@@ -212,7 +215,9 @@ def _without_folder(value: Any, kind: Literal["model", "file"]) -> Any:
     path = value.startswith((".", "/", "~")) or value.count("/") > 1
     if kind == "file":
         path = not value.startswith(("package:", "hf:"))
-    return Path(value).name or value if path else value
+    if not path:
+        return value
+    return "/".join(Path(value).parts[-2:]) if Path(value).name == "model" else Path(value).name or value
 
 
 class Train(Section):
