@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,7 +12,7 @@ from uuid import uuid4
 from optuna import Study
 
 from cse_cli.core.identity import Identity
-from cse_cli.mirrors import mirrored
+from cse_cli.mirrors import follow
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import ABOUT, About, RunRecord, folder_of, lock_of, read_about
@@ -66,6 +66,16 @@ def take_search_record(study: Study, config: SearchConfig, base: LoadedRecipe) -
 def group_of(name: str) -> str:
     """Return the group of the records of a search, unless the user names one."""
     return os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"tune/{name}"
+
+
+@contextmanager
+def mirrored(about: About) -> Iterator[None]:
+    """Send the record to its mirrors while the block lasts. The record is closed before the block ends."""
+    follower = follow(about)
+    try:
+        yield
+    finally:
+        follower.close()
 
 
 def record_question(record: RunRecord, study: Study, config: SearchConfig) -> None:
@@ -126,5 +136,5 @@ def record_confirmation(run_id: str, confirmation: Confirmation, warned: Callabl
     if p is not None:
         metrics["confirmation/p"] = p
     record = RunRecord(read_about(run_id), lock)
-    with mirrored(record), closing(record):
+    with mirrored(record.about), closing(record):
         record.metrics(metrics, len(over.seeds))

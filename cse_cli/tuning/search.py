@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from datetime import datetime
 
 from cse_cli.core.devices import choose
 from cse_cli.core.paths import require_home
-from cse_cli.data.requirements import fetch, requirements
+from cse_cli.data.requirements import fetch
 from cse_cli.jobs.placement import place_runs
 from cse_cli.jobs.request import RunRequest
-from cse_cli.mirrors import mirrored
 from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.recipe.requirements import requirements
 from cse_cli.runs.record import STOP, RunRecord, last_end
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.tuning.config import SearchConfig
@@ -23,6 +24,7 @@ from cse_cli.tuning.options import SearchOptions, resolve_options
 from cse_cli.tuning.owner import is_searched
 from cse_cli.tuning.record import (
     draw_figures,
+    mirrored,
     record_confirmation,
     record_findings,
     record_question,
@@ -148,7 +150,7 @@ def _drive(study: Study, config: SearchConfig, base: LoadedRecipe, observer: Sea
     record = taken or RunRecord(about, None)
     request = RunRequest(device=config.device, workers=config.workers, on=config.on, patience=config.patience)
     placement = place_runs(max(0, budget(study) - done), request)
-    with mirrored(record), ending(record):
+    with mirrored(about) if taken else nullcontext(), ending(record):
         if taken:  # a request to stop from before is void
             (about.path / STOP).unlink(missing_ok=True)
         record.started(device=config.device)
