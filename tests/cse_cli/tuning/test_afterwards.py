@@ -65,10 +65,18 @@ def test_a_confirmation_says_how_often_was_looked():
     assert second.paired["dev.spearman"].p_adjusted == second.paired["dev.spearman"].p_anytime
 
 
-def test_a_gain_that_a_planned_test_shows_is_not_confirmed():
-    found = confirmation((10.0, 11.0, 12.0), (11.0, 12.4, 12.7))
-    assert found.paired["dev.spearman"].p < 0.05 < found.p_values["dev.spearman"]
-    assert not found.confirmed
+def test_a_planned_confirmation_has_the_t_test_of_its_seeds():
+    # Differences 1, 1.4, 0.7: mean 1.0333, standard deviation 0.3512, t = 5.10 with two degrees of freedom: p = 0.036.
+    free = confirmation((10.0, 11.0, 12.0), (11.0, 12.4, 12.7))
+    assert not free.confirmed
+    planned = free.model_copy(update={"mode": "planned"}).after(None)
+    assert planned.confirmed
+    assert confirmation_sentence(planned) == (
+        "confirmed: +1.03 dev.spearman with 3 fresh seeds (p = 0.036, planned, one look)"
+    )
+    over = planned.paired["dev.spearman"]
+    assert (over.mode, over.p_adjusted) == ("planned", over.p)
+    assert over.low > 0
 
 
 def test_a_confirmation_of_other_values_says_nothing():
