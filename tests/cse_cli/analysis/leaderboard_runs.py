@@ -9,16 +9,18 @@ from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_ta
 from cse_cli.analysis.leaderboard_view import WRITERS, print_tables
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.analysis.runs import configurations
+from cse_cli.core.identity import Identity
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, Versions
 
 IFCL = PaperRow(key="ifcl", table="sts_en", row="IFCL-BERT base")
 
 
-def result(seed=0, score=70.0, **changes):
+def result(seed=0, score=70.0, recipe_hash="a" * 16, **changes):
     values = {
         "recipe": "ifcl_en",
         "title": "IFCL, English",
-        "recipe_hash": "a" * 16,
+        "identity": Identity(settings=recipe_hash),
+        "started": datetime(2026, 1, 1, tzinfo=UTC),
         "language": "en",
         "seed": seed,
         "paper": IFCL,

@@ -55,12 +55,13 @@ class Flaky:
         return call
 
 
-def result(**changes: Any) -> Result:
+def result(recipe_hash: str = "0123456789abcdef", **changes: Any) -> Result:
     """Return a finished run's result with some fields of your own."""
     plain: dict[str, Any] = {
         "recipe": "mini/simcse_en",
         "title": "SimCSE",
-        "recipe_hash": "0123456789abcdef",
+        "identity": {"settings": recipe_hash},
+        "started": "2026-11-21T04:59:00Z",
         "language": "en",
         "seed": 1,
         "model": "mini_en",
