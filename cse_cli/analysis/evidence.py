@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from cse_cli.core.results import RANKED, STS_TASKS, Result, Scores, metric_value
 from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired, steiger, williams
-from cse_cli.tracking import reader
+from cse_cli.runs.record import folder_of
 from registry.catalogue.pairs import ROWS
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import AVERAGE

@@ -135,13 +135,14 @@ def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
     if row.source != "ours":
         place = f" · {', '.join(row.printed)}" if table.kind == "encoder" and row.printed and places else ""
         return row.name + (place if row.source in ("paper", "field") else "")
-    settings = f" {', '.join(row.settings)}" if row.settings else ""
+    settings = f" [{', '.join(row.settings)}]" if row.settings else ""
+    recipe = ", ".join(filter(None, (row.recipe, *row.copies)))
     best = f" (best of {row.configurations})" if row.configurations > 1 else ""
     if table.kind == "field":
         return f"ours{settings}{best}"
     if table.kind == "encoder":
-        return f"{row.recipe}{settings}{best}" if row.scores else f"cse run {row.recipe}"
-    return f"ours: {row.recipe}{settings}, {row.model}"
+        return f"{recipe}{settings}{best}" if row.scores else f"cse run {row.recipe}"
+    return f"ours: {recipe}{settings}, {row.model}"
 
 
 def compared_to(row: ScoreRow) -> str:
@@ -276,7 +277,7 @@ def to_latex(tables: Sequence[ScoreTable]) -> str:
 
 _CSV = (
     "kind", "encoder", "language", "paper", "table", "study", "source", "name", "printed", "answers", "recipe",
-    "recipe_hash", "settings", "model", "column", "n", "mean", "std", "reference", "difference", "significant", "marks",
+    "recipe_hash", "experiment", "settings", "model", "column", "n", "mean", "std", "reference", "difference", "significant", "marks",
     "implied", "notes", "here",
 )  # fmt: skip
 
@@ -291,7 +292,7 @@ def _csv_rows(tables: Sequence[ScoreTable]) -> Iterator[list[object]]:
         for row in table.rows:
             place = (table.kind, table.encoder, row.language or table.language, row.paper or table.paper)
             about = (row.table or table.table, table.study, row.source, row.name, "; ".join(row.printed), row.answers)
-            recipe = (row.recipe, row.recipe_hash, "; ".join(row.settings), row.model)
+            recipe = (row.recipe, row.recipe_hash, row.experiment, "; ".join(row.settings), row.model)
             for column, score in row.scores.items():
                 numbers = (score.n, score.mean, score.std, score.reference, score.difference, score.significant)
                 marks = ("; ".join(score.marks), score.implied, "; ".join(row.notes))

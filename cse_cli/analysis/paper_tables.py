@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from cse_cli.analysis.experiments import Configuration, RecipeStatus, configurations, mixed
 from cse_cli.analysis.papers import (
     Missing,
     PrintedRow,
@@ -21,19 +22,17 @@ from cse_cli.analysis.papers import (
     printed_encoders,
     reference,
 )
-from cse_cli.analysis.runs import Configuration, by_seed, changed_settings, last_finished
+from cse_cli.analysis.runs import last_finished
 from cse_cli.core.multiple import correct_row
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Score
 from cse_cli.recipe.cells import Cell, cell_tag, cells
-from cse_cli.recipe.files import all_studies
-from cse_cli.recipe.study import Study, load_study, studies_of
+from cse_cli.recipe.study import Study, studies_of
 from registry import papers
-from registry.errors import CseError
 from registry.papers import AVERAGE, Column, Table
 
 ONE_SEED = "one seed: no spread known"
-STALE = "stale: the recipe's file says something else today, or --set changed it"
+STALE = "stale: the recipe's file describes another experiment today"
 NO_FILE = "no recipe of this name is found from here: not compared with its file"
 TEST_SELECTED = "state chosen on a test split: optimistic"
 OTHER_ENCODER = "{}, not the paper's encoder: levels do not compare, only the trend does"
@@ -65,14 +64,16 @@ def our_row(
         table=answers.identifier if answers else None,
         answers=answers.name if answers else None,
         recipe=configuration.recipe,
+        copies=configuration.names[1:],
         recipe_hash=latest.recipe_hash,
-        settings=changed_settings(latest) if configuration.status in ("changed", "chosen") else (),
+        experiment=latest.experiment,
+        settings=configuration.settings,
         configurations=best_of,
         model=latest.model,
         language=latest.language,
         seeds=configuration.seeds,
         scores={column: score.marked(**marks) for column, score in scores.items()},
-        notes=tuple(note for note, holds in notes.items() if holds),
+        notes=(*(note for note, holds in notes.items() if holds), *configuration.notes, *mixed(configuration.results)),
     )
 
 
@@ -133,7 +134,7 @@ def _answers(configuration: Configuration, printed: PrintedRow) -> bool:
     if paper is None or paper.key != printed.paper.key:
         return False
     own = (paper.table, paper.row) == (printed.identifier, printed.name)
-    return own or (printed.recipe is not None and printed.recipe == configuration.recipe)
+    return own or (printed.recipe is not None and printed.recipe in configuration.names)
 
 
 def _beside_printed(
@@ -235,16 +236,20 @@ def study_runs(
     results: Sequence[Result],
     tags: Mapping[str, str] = MappingProxyType({}),
     loaded: Sequence[Cell] | None = None,
+    *,
+    pool: bool = False,
 ) -> StudyRuns:
     """Return a study's cells with their runs.
 
-    A cell's runs are those of its recipe as it is today; where there are none, the newest made for it earlier.
+    A cell's runs are those with the settings of its recipe today or, if there are none, the newest made for it earlier;
+    of several experiments with these settings, the one that finished last, which a note says.
 
     Args:
         study: The study.
         results: Finished runs.
         tags: Run → the study's cell it was made for.
-        loaded: Its cells, where they are known already.
+        loaded: Its cells, if they are known already.
+        pool: Merge experiments with the same settings.
     """
 
     def of(cell: Cell) -> Configuration | None:
@@ -252,9 +257,10 @@ def study_runs(
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
         if not runs:
             return None
-        newest = last_finished(runs).recipe_hash
-        same = by_seed(run for run in runs if run.recipe_hash == newest)
-        return Configuration(tuple(same.values()), "current" if current else "changed")
+        status: RecipeStatus = "current" if current else "changed"
+        last = last_finished(runs).recipe_hash
+        same = [run for run in runs if run.recipe_hash == last]
+        return max(configurations(same, lambda _: status, pool=pool), key=lambda one: one.latest.finished)
 
     return StudyRuns(study, [(cell, of(cell)) for cell in (cells(study) if loaded is None else loaded)])
 
@@ -262,18 +268,6 @@ def study_runs(
 def studies_of_table(key: str, identifier: str) -> list[Study]:
     """Return the studies that answer a table, those on the paper's own encoders first."""
     return sorted(studies_of(key, identifier), key=lambda study: (study.name.count("/"), study.name))
-
-
-def study_hashes(tags: Collection[str]) -> set[str]:
-    """Return the hashes that studies ask for today, of those studies that runs with these tags were made for."""
-    found: set[str] = set()
-    for name in all_studies():
-        if any(tag.startswith(f"{name}/") for tag in tags):
-            try:
-                found |= {cell.hash for cell in cells(load_study(name))}
-            except CseError:  # `cse check` tells; what ran of it before is stale
-                continue
-    return found
 
 
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from cse_cli.analysis.papers import RunHere, ScoreRow, ScoreTable
-from cse_cli.analysis.runs import recipe_today
 from cse_cli.core.formatting import counted
 from cse_cli.core.results import Result
 from cse_cli.data.requirements import Availability
 from cse_cli.listing.inventory import Machine
 from cse_cli.recipe.cells import Cell, cells
+from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import Study, load_study
 from registry import papers
@@ -34,9 +33,10 @@ class RunsHere:
         self._lacks: dict[str, tuple[Availability, ...]] = {}
         self._studies: dict[str, Study] = {}
         self._cells: dict[str, Sequence[Cell]] = {}
-        self._seeds: dict[str, set[int]] = defaultdict(set)
-        for result in results:
-            self._seeds[result.recipe_hash].add(result.seed)
+        self._seeds: dict[str, dict[str, set[int]]] = {}
+        """Settings → experiment → seeds, the newest experiment first."""
+        for result in sorted(results, key=lambda run: run.finished, reverse=True):
+            self._seeds.setdefault(result.recipe_hash, {}).setdefault(result.experiment, set()).add(result.seed)
 
     def cells_of(self, study: Study) -> Sequence[Cell]:
         """Return a study's cells, every recipe loaded once for all that is asked of them.
@@ -85,10 +85,11 @@ class RunsHere:
             recipe, digest, wanted = self._asked(answer, row, column)
         except CseError:
             return RunHere(state="needs", text=f"needs a valid {answer.kind}: see `cse check {answer.text}`")
-        seeds = tuple(sorted(self._seeds.get(digest, ())))
-        if seeds:
-            some = f"{len(seeds)} of {wanted} seeds" if len(seeds) < wanted else counted(len(seeds), "seed")
-            return RunHere(state="run", seeds=seeds, text=f"run here: {some}")
+        if digest in self._seeds:
+            first, *others = (tuple(sorted(seeds)) for seeds in self._seeds[digest].values())
+            some = f"{len(first)} of {wanted} seeds" if len(first) < wanted else counted(len(first), "seed")
+            more = f", and {counted(len(others), 'other experiment')} with its settings" if others else ""
+            return RunHere(state="run", seeds=first, text=f"run here: {some}{more}")
         if digest not in self._lacks:
             self._lacks[digest] = self._machine.lacks(recipe)
         if lacks := self._lacks[digest]:
@@ -98,7 +99,8 @@ class RunsHere:
     def _asked(self, answer: Answer, row: str, column: str) -> tuple[Recipe, str, int]:
         """Return the recipe that computes a cell, its hash, and how many seeds are asked for; 0 where none are."""
         if answer.kind == "recipe":
-            return *recipe_today(answer.text), 0
+            recipe = load(answer.text).recipe
+            return recipe, recipe.hash(), 0
         cell = self._study_cell(answer.text, row, column)
         if cell is None or cell.resolved is None:
             raise CseError(f"study '{answer.text}' has no cell for '{row}'", f"`cse check {answer.text}`")
