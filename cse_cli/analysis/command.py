@@ -89,7 +89,10 @@ def compare(
     pairwise: Annotated[bool, typer.Option("--pairwise", help="Every two, instead of each with the first.")] = False,
     planned: Annotated[
         int | None,
-        typer.Option(min=2, help="Seeds planned before the first look: one test. Default: looks at any number."),
+        typer.Option(
+            min=2,
+            help="Seeds that you planned before the first run, if that is not recorded. Default: the recorded plan.",
+        ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:

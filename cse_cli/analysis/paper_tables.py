@@ -23,7 +23,9 @@ from cse_cli.analysis.papers import (
     reference,
 )
 from cse_cli.analysis.runs import last_finished
+from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_row
+from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Score
 from cse_cli.recipe.cells import Cell, cell_tag, cells
@@ -177,10 +179,10 @@ def _primary(table: Table) -> str:
 
 
 def _compared(
-    values: Sequence[float], printed: Score | None, *, same_encoder: bool = True, planned: bool = False
+    values: Sequence[float], printed: Score | None, *, same_encoder: bool = True, mode: Mode = "anytime"
 ) -> Score:
     """Compare with a printed number; shown with as many decimals as it has, two at least."""
-    score = compare_with_printed(values, printed if same_encoder else None, planned=planned)
+    score = compare_with_printed(values, printed if same_encoder else None, mode)
     return score if printed is None else score.model_copy(update={"digits": max(2, printed.digits)})
 
 
@@ -337,8 +339,8 @@ def _cell_scores(
         else:
             values = _study_values(study.study, column, printed, configuration)
         if values:
-            same, planned = _same_encoder(configuration, printed), configuration.seeds == tuple(study.study.seed_list)
-            yield column.name, _compared(values, row.scores.get(column.name), same_encoder=same, planned=planned)
+            same, mode = _same_encoder(configuration, printed), plan_of(configuration.results).mode
+            yield column.name, _compared(values, row.scores.get(column.name), same_encoder=same, mode=mode)
 
 
 def _study_values(study: Study, column: Column, printed: PrintedRow, configuration: Configuration) -> Sequence[float]:

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from cse_cli.analysis.experiments import Configuration
+from cse_cli.core.identity import Mode
 from cse_cli.core.stats import Score, score_against_number
 from registry import papers
 from registry.papers import AVERAGE, PaperTables, Table
@@ -222,9 +223,9 @@ def reference(score: Score | None) -> float | None:
     return score.mean if score.implied is None else score.implied
 
 
-def compare_with_printed(values: Sequence[float], printed: Score | None, *, planned: bool = False) -> Score:
+def compare_with_printed(values: Sequence[float], printed: Score | None, mode: Mode = "anytime") -> Score:
     """Compare our seeds with a printed cell; where it is another quantity, the difference is shown and not tested."""
-    score = score_against_number(values, reference(printed), planned=planned)
+    score = score_against_number(values, reference(printed), mode)
     return (
         score if printed is None or printed.comparable else score.with_p(None).model_copy(update={"comparable": False})
     )

@@ -81,6 +81,15 @@ class Identity(BaseModel):
                     yield Difference(part, name, first.get(name, ""), second.get(name, ""))
 
 
+Mode = Literal["planned", "incomplete", "assumed", "anytime"]
+"""State of the number of seeds of a test.
+
+"planned": fixed by a recorded plan, and all its seeds are finished. "incomplete": fixed by a recorded plan, and seeds
+are missing, so that there is no test yet. "assumed": fixed by a plan that was given at analysis time and is not
+recorded. "anytime": not fixed, so that the test must hold at any number.
+"""
+
+
 class Plan(BaseModel):
     """Seeds that were planned together, before the first of them started.
 

@@ -11,8 +11,8 @@ from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel, ConfigDict, Field
 
 from cse_cli.analysis.evidence import p_text, seeds_text
-from cse_cli.core.multiple import correct_named
-from cse_cli.core.stats import FIRST_LOOK, LEVEL, Paired, p_at_any_look
+from cse_cli.core.multiple import Corrected, correct_named, judge_together
+from cse_cli.core.stats import LEVEL, Paired
 from cse_cli.jobs.driver import is_driven
 from cse_cli.tuning.lease import is_leased
 from cse_cli.tuning.parameter import Parameter
@@ -88,11 +88,7 @@ class Confirmation(BaseModel):
     @property
     def p_values(self) -> dict[str, float | None]:
         """Metric → p that holds however often was looked; the other metrics are tested where the main one differs."""
-        alone = {
-            name: None if over.p is None else p_at_any_look(over.p, len(over.seeds))
-            for name, over in self.paired.items()
-        }
-        return correct_named(alone, self.main)
+        return correct_named({name: over.p_anytime for name, over in self.paired.items()}, self.main)
 
     @property
     def confirmed(self) -> bool:
@@ -104,9 +100,18 @@ class Confirmation(BaseModel):
         """Return it with the looks of an earlier confirmation of the same values, and its own."""
         known = set() if earlier is None else {*earlier.looks, len(earlier.paired[earlier.main].seeds)}
         looks = sorted(known | {len(self.paired[self.main].seeds)})
-        p_values = self.p_values
-        paired = {name: over.model_copy(update={"p_adjusted": p_values[name]}) for name, over in self.paired.items()}
+        names = sorted(self.paired, key=lambda name: name != self.main)
+        (corrected,) = judge_together([[self.paired[name].p_anytime for name in names]])
+        tests = dict(zip(names, corrected, strict=True))
+        paired = {name: _judged(over, tests[name]) for name, over in self.paired.items()}
         return self.model_copy(update={"looks": tuple(looks), "paired": paired})
+
+
+def _judged(over: Paired, test: Corrected | None) -> Paired:
+    """Return a metric's comparison with its corrected p-value, and with the interval that belongs to it."""
+    if test is None:
+        return over
+    return over.judged("anytime", test.p, test.level if test.tested else 0.0, test.level)
 
 
 class Search(BaseModel):
@@ -349,10 +354,8 @@ def confirmation_sentence(confirmation: Confirmation) -> str:
         return f"not confirmed: {gain}, so no gain at all"
     if p is None:
         return f"not confirmed: {gain}, which has no spread to test with"
-    if len(over.seeds) < FIRST_LOOK:
-        return f"not confirmed: {gain} may be chance: it is tested from {FIRST_LOOK} seeds on"
     needed = over.seeds_needed
-    more = "" if needed is None else f"; to tell a gain of this size in one look takes {seeds_text(needed)} seeds"
+    more = "" if needed is None else f"; a gain of this size takes {seeds_text(needed)} seeds"
     return f"not confirmed: {gain} may be chance ({p_text(p)}{looked}){more}"
 
 

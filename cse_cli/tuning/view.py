@@ -239,5 +239,5 @@ def _confirmation_table(confirmation: Confirmation, *, reach: bool, spread: bool
         p = p_values[name]
         texts = [*sides, signed(over.difference), *limits, "" if p is None else p_value(p)]
         rows.append(Row(name, tuple(map(Cell, texts)), emphasis="main" if name == confirmation.main else ""))
-    headings = ("own", "found", "gain", *(["95 % interval"] if reach else []), "p")
+    headings = ("own", "found", "gain", *(["interval"] if reach else []), "p")
     return as_rich(Table("", headings, tuple(rows)), ruled=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +55,18 @@ class Flaky:
         return call
 
 
-def result(recipe_hash: str = "0123456789abcdef", **changes: Any) -> Result:
-    """Return a finished run's result with some fields of your own."""
+def result(
+    recipe_hash: str = "0123456789abcdef",
+    text: str = "",
+    weights: Mapping[str, str] | None = None,
+    code: Mapping[str, str] | None = None,
+    **changes: Any,
+) -> Result:
+    """Return a finished run's result with some fields and parts of the identity of your own."""
     plain: dict[str, Any] = {
         "recipe": "mini/simcse_en",
         "title": "SimCSE",
-        "identity": {"settings": recipe_hash},
+        "identity": {"settings": recipe_hash, "text": text, "weights": weights or {}, "code": code or {}},
         "started": "2026-11-21T04:59:00Z",
         "language": "en",
         "seed": 1,
