@@ -15,11 +15,10 @@ from cse_cli.analysis import command as analysis
 from cse_cli.core.terminal import make_usable
 from cse_cli.data import command as data
 from cse_cli.evaluation import command as evaluation
-from cse_cli.jobs import command as runs
+from cse_cli.jobs import command as jobs
 from cse_cli.listing import command as listing
 from cse_cli.publishing import command as publishing
 from cse_cli.recipe import command as recipe
-from cse_cli.tracking import command as tracking
 from cse_cli.tuning import command as tuning
 
 app = typer.Typer(
@@ -39,13 +38,11 @@ app.command("leaderboard", epilog=analysis.LEADERBOARD_EPILOG)(analysis.leaderbo
 app.command("list", epilog=listing.EPILOG)(listing.list_)
 app.command("push", epilog=publishing.EPILOG)(publishing.push)
 app.command("report", epilog=analysis.REPORT_EPILOG)(analysis.report)
-app.command("run", epilog=runs.EPILOG)(runs.run)
+app.command("run", epilog=jobs.EPILOG)(jobs.run)
 app.command("schema", epilog=recipe.SCHEMA_EPILOG)(recipe.schema)
 app.command("show", epilog=recipe.SHOW_EPILOG)(recipe.show)
 app.command("tune", epilog=tuning.EPILOG)(tuning.tune)
-app.command("ui", epilog=tracking.UI_EPILOG)(tracking.ui)
 app.add_typer(data.app, name="data")
-app.add_typer(tracking.app, name="runs")
 
 
 def _print_version(wanted: bool) -> None:
@@ -85,7 +82,7 @@ def _demand_folder() -> None:
 
 def _end(error: Exception) -> Never:
     """Say what was wrong and exit; raise what nobody expected."""
-    from registry.errors import CseError, TrackingError
+    from registry.errors import CseError
     from registry.paths import NO_ROOM
 
     if isinstance(error, CseError):
@@ -94,10 +91,6 @@ def _end(error: Exception) -> Never:
         about = f": {error.filename}" if error.filename else ""
         todo = "free some" if error.errno in (*NO_ROOM, errno.EROFS) else "put that right"
         _exit(f"{error.strerror}{about}\n  → {todo}, or set CSE_HOME to another folder; runs can be resumed", 4)
-    if type(error).__module__.startswith(("mlflow.", "sqlalchemy.", "sqlite3")):
-        from cse_cli.tracking.store import not_done
-
-        _exit(str(not_done(error)), TrackingError.exit_code)
     if isinstance(error, typer.Abort):
         _exit("stopped: nothing was changed", 1)
     if hasattr(error, "format_message"):  # an option that there is not, or a value that it does not take

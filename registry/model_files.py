@@ -6,7 +6,7 @@ import fnmatch
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from registry.repository import cache_folder
@@ -17,6 +17,8 @@ MARKS = ("config.json", "modules.json", "cse.json")
 _VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model", "tokenizer.model*", "*.spm")
 _CONTENT = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt", "*.model", "*.spm")
 _ADAPTER = "adapter_config.json"
+_STRUCTURE = ("config.json", "modules.json", "cse.json")
+_NOTES = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
 _SETTINGS = ("*.json", "*.txt", "*.model", "*.spm")
 _OTHER_FRAMEWORKS = ("tf_*", "flax_*", "*.h5.index.json", "*.msgpack.index.json")
 _WEIGHTS = (  # the first of these that a repository has
@@ -109,21 +111,63 @@ def digest(path: Path) -> str:
     return total.hexdigest()[:16]
 
 
-def weights_sha256(folder: Path) -> str:
+def sha256_of(file: Path) -> str:
+    """Return the SHA-256 of a file's bytes. In the hub's cache it is the file's name; other files are read."""
+    if (known := blob_sha256(file)) is not None:
+        return known
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def blob_sha256(file: Path) -> str | None:
+    """Return the SHA-256 by which the hub's cache names a file's bytes; None for other files."""
+    blob = file.resolve()
+    named = re.fullmatch("[0-9a-f]{64}", blob.name) and blob.is_relative_to(cache_folder().resolve())
+    return blob.name if named else None
+
+
+def weights_sha256(folder: Path, sha256: Callable[[Path], str] = sha256_of) -> str:
     """Return the SHA-256 of a model's file of weights; of several, that of their digests, by the names of the files.
 
-    In the hub's cache it is the name of a file's bytes. Others are read, a second a GB, before they are loaded from the
-    same memory of the system's.
+    Args:
+        folder: The model's directory.
+        sha256: Returns the digest of one file. Reading takes a second a GB; a cache may stand in for it.
     """
-    files = [file for file in (*folder.glob("*"), *folder.glob("*/*")) if file.is_file()]
-    names = needed_files([file.relative_to(folder).as_posix() for file in files])
-    digests = [_sha256(folder / name) for name in sorted(names) if name.endswith((".safetensors", ".bin"))]
+    names = needed_files(_files_in(folder))
+    digests = [sha256(folder / name) for name in sorted(names) if name.endswith((".safetensors", ".bin"))]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def _sha256(file: Path) -> str:
-    blob = file.resolve()
-    if re.fullmatch("[0-9a-f]{64}", blob.name) and blob.is_relative_to(cache_folder().resolve()):
-        return blob.name
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+def settings_sha256(folder: Path, sha256: Callable[[Path], str] = sha256_of) -> str:
+    """Return the SHA-256 of a model's configuration and vocabulary.
+
+    What the library that wrote `config.json` notes of itself does not count. Of several forms of one vocabulary, the
+    first in the order of `_VOCABULARIES` counts: copies of a model may lack the others.
+
+    Args:
+        folder: The model's directory.
+        sha256: Returns the digest of one file.
+    """
+    total = hashlib.sha256()
+    for file in sorted(folder / name for name in _files_in(folder) if Path(name).name in _STRUCTURE):
+        total.update(f"{file.relative_to(folder).as_posix()}\0{_without_notes(file)}\0".encode())
+    for pattern in _VOCABULARIES:
+        if files := sorted(folder.glob(pattern)):
+            total.update("".join(map(sha256, files)).encode())
+            break
+    return total.hexdigest()
+
+
+def _files_in(folder: Path) -> list[str]:
+    files = (file for file in (*folder.glob("*"), *folder.glob("*/*")) if file.is_file())
+    return [file.relative_to(folder).as_posix() for file in files]
+
+
+def _without_notes(config: Path) -> str:
+    content = config.read_bytes()
+    try:
+        table = json.loads(content)
+        kept = {key: value for key, value in table.items() if key not in _NOTES}
+        return json.dumps(kept, sort_keys=True)
+    except (ValueError, AttributeError, RecursionError):
+        return content.hex()

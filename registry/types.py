@@ -197,7 +197,9 @@ class Augmenter(Component):
     """Makes one view differ from another. Override the level it acts on; the others pass through."""
 
     column: str | None = None
-    """A second column of the data that it reads, found tokenised at `tokens.side[column]`."""
+    """A second column of the data that it reads, found tokenised at `tokens.side[column]`.
+
+    A recipe names it by the parameter `column`; a component without that parameter sets it in the class."""
     vocabulary: Vocabulary | None = None
     """What tokenises that column."""
     reads_whole_text: ClassVar[bool] = False

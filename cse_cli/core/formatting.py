@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from statistics import fmean, stdev
 from typing import Any
@@ -95,3 +95,13 @@ def date_and_time(moment: datetime) -> str:
 def to_toml(tables: Mapping[str, Any]) -> str:
     """Return tables such as `Recipe.resolved()` as TOML that loads back to the same recipe."""
     return tomlkit.dumps(tables)
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield "dotted.key: old → new" for every leaf that differs."""
+    for key in dict.fromkeys([*before, *after]):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            yield f"{prefix}{key}: {old!r} → {new!r}"

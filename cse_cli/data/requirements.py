@@ -87,13 +87,15 @@ class Availability:
 def requirements(recipe: Recipe) -> list[Requirement]:
     """Return everything a recipe names, each once, in the order of the recipe."""
     wanted = [
-        one for place, registry, part in _parts(recipe) for one in of_part(place, registry[part.name], part.params)
+        one
+        for place, registry, part in parts_with_places(recipe)
+        for one in of_part(place, registry[part.name], part.params)
     ]
     if recipe.data.make and not recipe.data.files:
         wanted = [replace(one, command=recipe.data.make) if one.kind == "file" else one for one in wanted]
     if any(one.name == EVALUATED for one in wanted):  # an encoder is fitted to whole data sets of the evaluators
         wanted = [_with_all_splits(one) for one in wanted if one.name != EVALUATED]
-    return _distinct(chain(_of_training(recipe), wanted))
+    return _distinct(chain(of_training(recipe), wanted))
 
 
 def merged_requirements(recipes: Iterable[Recipe]) -> list[Requirement]:
@@ -115,7 +117,8 @@ def _with_all_splits(one: Requirement) -> Requirement:
     return replace(one, split=ALL) if evaluated else one
 
 
-def _of_training(recipe: Recipe) -> Iterator[Requirement]:
+def of_training(recipe: Recipe) -> Iterator[Requirement]:
+    """Yield the training text of a recipe; nothing if it does not train."""
     if recipe.train.steps == 0:
         return
     for name in recipe.data.dataset:
@@ -141,7 +144,7 @@ def of_part(place: str, entry: Entry[Any], parameters: Mapping[str, Any]) -> Ite
             yield Requirement(kind, named, split, (f"{place}.{parameter}",))
 
 
-def _parts(recipe: Recipe) -> Iterator[tuple[str, Registry[Any], Part]]:
+def parts_with_places(recipe: Recipe) -> Iterator[tuple[str, Registry[Any], Part]]:
     """Yield every part with its dotted place and the registry it is filed in."""
     for key, encoder in recipe.encoders.items():
         yield f"encoders.{key}", ENCODERS, encoder

@@ -104,8 +104,7 @@ class Text:
     @property
     def fingerprint(self) -> str:
         """Digest of the content, the columns and the limit."""
-        identity = repr((list(self.digests.values()), self.columns, self.rows))
-        return hashlib.sha256(identity.encode()).hexdigest()
+        return _fingerprint(self.digests.values(), self.columns, self.rows)
 
     def cells(self, column: str) -> Iterator[str]:
         """Yield one column, row by row."""
@@ -163,6 +162,25 @@ def open_text(data: Data, columns: set[str]) -> Text:
     ]
     digests = {part.name: each.content.digest for part, each in zip(parts, stored, strict=True)}
     return Text(tuple(stored), wanted, min(rows, data.limit or rows), digests, tuple(notices))
+
+
+def text_fingerprint(data: Data, columns: set[str]) -> str:
+    """Return `open_text(data, columns).fingerprint`; text that was read before is not read again, not even its rows.
+
+    Raises:
+        CseError, MissingError: As `open_text`.
+    """
+    wanted = tuple(sorted(columns))
+    parts = named_parts(data)
+    for part in parts:
+        require_columns(data, part, wanted)
+    contents = [_content(part, wanted) for part in parts]
+    rows = sum(content.rows for content in contents)
+    return _fingerprint([content.digest for content in contents], wanted, min(rows, data.limit or rows))
+
+
+def _fingerprint(digests: Iterable[str], columns: tuple[str, ...], rows: int) -> str:
+    return hashlib.sha256(repr((list(digests), columns, rows)).encode()).hexdigest()
 
 
 def named_parts(data: Data) -> list[Part]:
@@ -304,24 +322,49 @@ def _stored(part: Part, columns: Sequence[str]) -> Stored:
 
 def _arrow_file(part: Part, columns: Sequence[str]) -> Path:
     """Return where a part's rows are kept; another place once a file changes."""
-    stats = [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in part.paths]
+    stats = [(str(path.absolute()), s.st_size, s.st_mtime_ns, s.st_ino) for path in part.paths if (s := path.stat())]
     key = hashlib.sha256(repr((VERSION, stats, part.layout, columns)).encode()).hexdigest()[:32]
     return paths.cache() / "text" / f"{key}.arrow"
 
 
+def _content(part: Part, columns: Sequence[str]) -> Content:
+    """Return what the rows of a part hold, without opening its Arrow file where that was made before."""
+    if part.paths:
+        noted = _noted(_arrow_file(part, columns))
+        return _stored(part, columns).content if noted is None else noted[0]
+    reader = _Reader(columns)
+    for _ in reader.read(part.tables(columns)):
+        pass
+    return reader.content
+
+
 def _known_content(path: Path) -> Content | None:
     """Return what an Arrow file holds, as noted beside it; None where either is missing or damaged."""
+    noted = _noted(path)
+    try:
+        return noted[0] if noted is not None and noted[1] == checksum(path) else None
+    except OSError:
+        return None
+
+
+def _noted(path: Path) -> tuple[Content, str] | None:
+    """Return what is noted of an Arrow file, and the checksum that the file had; None where the note is damaged."""
     try:
         note = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         content = Content(note["digest"], dict(note["columns"]), int(note["blank"]), int(note["rows"]))
-        return content if note["crc32"] == _checksum(path, content) else None
+        of_file, of_content = note["crc32"]
+        return (content, of_file) if of_content == _content_checksum(content) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _checksum(path: Path, content: Content) -> list[str]:
     """Return the checksums of an Arrow file and of what is noted of it."""
-    return [checksum(path), f"{zlib.crc32(repr(content).encode()):08x}"]
+    return [checksum(path), _content_checksum(content)]
+
+
+def _content_checksum(content: Content) -> str:
+    return f"{zlib.crc32(repr(content).encode()):08x}"
 
 
 def _write(part: Part, columns: Sequence[str], path: Path) -> Content:

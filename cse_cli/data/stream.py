@@ -22,11 +22,14 @@ from typing import Any
 
 import numpy as np
 
+from cse_cli.core.digests import remembered
 from cse_cli.data.batches import BatchSource, ViewPlan, derive_seed, permuted
 from cse_cli.data.files import TextFiles, read_guarded, without_blanks
 from cse_cli.data.sources import named_parts, require_columns
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
+from registry.model_files import sha256_of
+from registry.repository import cache_folder
 from registry.tokens import Tokens, Vocabulary
 from registry.types import Batch
 
@@ -40,7 +43,8 @@ class StreamedText:
 
     Args:
         files: Its shards, with the columns asked for.
-        digests: Name → digest of the shards' names and sizes: reading them all is what streaming avoids.
+        digests: Name → digest of the shards: of the content of local files, which are read once for it and then only
+            if they change, and of the commit of files of the hub.
         buffer: Rows shuffled at a time.
     """
 
@@ -57,7 +61,7 @@ class StreamedText:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the shards' names and sizes, and of the columns."""
+        """Digest of the shards and of the columns."""
         return hashlib.sha256(repr((list(self.digests.values()), self.columns)).encode()).hexdigest()
 
 
@@ -89,8 +93,20 @@ def open_stream(data: Data, columns: set[str]) -> StreamedText:
 
 
 def _digest(paths: Sequence[Path | str]) -> str:
-    named = [(path.name, path.stat().st_size) if isinstance(path, Path) else path for path in paths]
-    return hashlib.sha256(repr(named).encode()).hexdigest()
+    """Return a digest of shards, in their order: of the hub their addresses at a commit, of local files the content."""
+    addresses = [path if isinstance(path, str) else _address(path) for path in paths]
+    local = [Path(path) for path, address in zip(paths, addresses, strict=True) if address is None]
+    content = remembered("shards", local, lambda: " ".join(map(sha256_of, local))) if local else ""
+    return hashlib.sha256(repr((addresses, content)).encode()).hexdigest()
+
+
+def _address(path: Path) -> str | None:
+    """Return the address on the hub of a file in the hub's cache, as a stream of files that are not here has it."""
+    folder = cache_folder()
+    if not path.is_relative_to(folder):
+        return None
+    repository, _, commit, *name = path.relative_to(folder).parts
+    return f"hf://datasets/{repository.removeprefix('datasets--').replace('--', '/')}@{commit}/{'/'.join(name)}"
 
 
 @dataclass(frozen=True)

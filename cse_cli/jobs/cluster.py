@@ -31,8 +31,7 @@ from cse_cli.core.results import Result
 from cse_cli.jobs.channel import Failed
 from cse_cli.jobs.child import LEAVE_SECONDS
 from cse_cli.jobs.executor import PoolExecutor, Submission
-from cse_cli.tracking import location
-from cse_cli.tracking.signals import defer_signals
+from cse_cli.runs.signals import defer_signals
 from cse_cli.training.build import Job
 from registry.errors import CseError, MissingError, RunFailedError
 
@@ -170,12 +169,6 @@ class RayExecutor(PoolExecutor):
         for _, refusal in answers:
             if refusal is not None:
                 raise refusal
-        file = location.database(location.uri())
-        if len({host for host, _ in answers}) > 1 and file is not None:
-            self._warning = (
-                f"several machines write the database {file}: its locks may not hold on a shared folder. "
-                "Set MLFLOW_TRACKING_URI to a server"
-            )
 
     def _start_channel(self) -> None:
         from cse_cli.jobs.relay import Channel, relay

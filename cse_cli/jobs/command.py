@@ -44,7 +44,7 @@ def run(
     unset: Annotated[list[str] | None, typer.Option("--unset", help="Take a dotted key out.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Build all, show one batch of each view, stop.")] = False,
-    resume: Annotated[str | None, typer.Option(help="Take up the run whose id starts so.")] = None,
+    resume: Annotated[str | None, typer.Option(help="Resume the run with this ID. A unique prefix is enough.")] = None,
     workers: Workers = None,
     processes: Processes = None,
     on: On = None,
@@ -55,9 +55,13 @@ def run(
     name: Name = None,
     tag: Tag = None,
     experiment: Experiment = None,
+    again: Annotated[bool, typer.Option("--again", help="Train again what is finished, as new runs.")] = False,
+    accept_changed: Annotated[
+        bool, typer.Option("--accept-changed", help="Count finished runs of changed code as finished.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Train and score recipes, or all cells of studies; record each run in MLflow."""
+    """Train and score recipes, or all cells of studies. Finished runs are shown, not repeated."""
     from cse_cli.core.processes import ProcessRank, among_others, end_with_parent, listen, place
 
     here = place() or ProcessRank()
@@ -87,6 +91,8 @@ def run(
         name,
         tag or [],
         experiment,
+        again,
+        accept_changed,
     )
     if here.world > 1:
         among_others(lambda: run_as_rank(request, here))

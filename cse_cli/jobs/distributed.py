@@ -35,7 +35,8 @@ from cse_cli.core.paths import runs
 from cse_cli.core.processes import PATIENT_SECONDS
 from cse_cli.core.results import Result
 from cse_cli.jobs.channel import hear
-from cse_cli.tracking import Terminated
+from cse_cli.runs.record import ABOUT
+from cse_cli.runs.signals import Terminated
 from cse_cli.training.build import Job
 from registry.errors import CseError, RunFailedError
 
@@ -165,7 +166,7 @@ def _root_cause(folder: JobFolder, failures: Mapping[int, ProcessFailure], proce
     silent = {rank: failure for rank, failure in failures.items() if rank not in told}
     rank, failed = min((silent or failures).items(), key=lambda one: (_was_signalled(one[1]), one[0]))
     run_id = folder.run_id()
-    known = run_id is not None and (runs() / run_id / "run.json").exists()
+    known = run_id is not None and (runs() / run_id / ABOUT).exists()
     action = f"go on with: cse run --resume {run_id[:8]}" if known and run_id else "it had not begun: run it again"
     return RunFailedError(f"{_named(rank, failed, processes)} {_how_ended(failed, folder)}", action)
 

@@ -28,10 +28,11 @@ import torch
 from cse_cli.core.console import Observer
 from cse_cli.core.devices import worker_environment
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import RunFolder, find, is_finished, log_of
 from cse_cli.jobs.channel import Call, Failed, hear
 from cse_cli.jobs.child import LEAVE_SECONDS, Child
-from cse_cli.tracking.reader import result_of
+from cse_cli.runs.claim import BusyError
+from cse_cli.runs.index import result_of
+from cse_cli.runs.record import delete_checkpoints, folder_of, last_end, log_of
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from registry.errors import CseError, RunFailedError
@@ -134,12 +135,12 @@ class SerialExecutor(Executor):
             try:
                 future.set_result(self._execute(job, observer))
             except CseError as error:
-                if job.resume is None or not job.may_restart or error.exit_code != CseError.exit_code:
+                lost = job.resume
+                if lost is None or not job.may_restart or not _may_restart(error):
                     raise
-                lost = job.resume.run_id
-                observer.warned(f"run {lost[:8]} cannot go on, so it starts anew: {error.message}")
-                future.set_result(self._execute(replace(job, resume=None), observer))
-                discard_checkpoints(lost)
+                observer.warned(f"run {lost[:8]} cannot be resumed, so a new one starts: {error.message}")
+                future.set_result(self._execute(replace(job, resume=None, again=True), observer))
+                delete_checkpoints(lost)
         except Exception as error:
             future.set_exception(error)
         finally:
@@ -159,10 +160,9 @@ def _run_in_processes(processes: int, job: Job, observer: Observer) -> Result:
     return run_in_processes(job, processes, observer)
 
 
-def discard_checkpoints(run_id: str) -> None:
-    """Delete the checkpoints of a run that nobody will resume."""
-    with suppress(CseError):
-        find(run_id).close()
+def _may_restart(error: CseError) -> bool:
+    """Return whether a new run may succeed although this one could not be resumed."""
+    return error.exit_code == CseError.exit_code and not isinstance(error, BusyError)
 
 
 @dataclass(eq=False)
@@ -231,30 +231,29 @@ class PoolExecutor(Executor):
             why: How it ended, as in "its process was ended by SIGKILL".
         """
         run_id = submission.run_id
-        if run_id is not None and is_finished(run_id) and (result := result_of(run_id)) is not None:
+        if run_id is not None and last_end(run_id) == "finished" and (result := result_of(run_id)) is not None:
             self.settle(submission, result)  # it died before it could send it
             return
         submission.losses += 1
         begun = _unfinished(run_id)
         if submission.losses > MOST_RETRIES:
-            action = "run it again" if begun is None else f"go on with: cse run --resume {begun.run_id[:8]}"
+            action = "run it again" if begun is None else f"resume it: cse run --resume {begun[:8]}"
             where = "" if submission.log is None else f"; its log: {submission.log}"
             error = RunFailedError(f"its process {why}, {submission.losses} times in all{where}", action)
             self.settle(submission, error)
             return
-        how = "starts again" if begun is None else f"goes on from the last checkpoint of run {begun.run_id[:8]}"
+        how = "starts again" if begun is None else f"resumes from the last checkpoint of run {begun[:8]}"
         submission.observer.warned(f"{submission.job.name}: its process {why}; it {how}")
         if begun is not None:
             submission.job = replace(submission.job, resume=begun, may_restart=True)
         self._queue.appendleft(submission)
 
 
-def _unfinished(run_id: str | None) -> RunFolder | None:
-    """Return the folder of a run that has begun and can be resumed."""
-    with suppress(CseError):
-        if run_id is not None and not is_finished(run_id):
-            return find(run_id)
-    return None
+def _unfinished(run_id: str | None) -> str | None:
+    """Return the ID of a run that has begun and can be resumed."""
+    if run_id is None or not folder_of(run_id).exists() or last_end(run_id) in ("finished", "pruned"):
+        return None
+    return run_id
 
 
 class LocalExecutor(PoolExecutor):

@@ -20,9 +20,9 @@ import ray
 
 from cse_cli import __version__
 from cse_cli.core.paths import home
-from cse_cli.core.run_folder import log_of
 from cse_cli.jobs.channel import Call, Failed
 from cse_cli.jobs.child import LEAVE_SECONDS, Child
+from cse_cli.runs.record import log_of
 from registry.errors import CseError, MissingError
 
 _POLL_SECONDS = 0.5

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from cse_cli.core.run_folder import RunFolder, find
 from cse_cli.jobs.executor import PATIENCE_SECONDS
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import MOST_SEEDS
-from cse_cli.tracking import tags
+from cse_cli.runs.index import RecordedRun, find_run
+from cse_cli.runs.record import RECIPE
 from cse_cli.training.build import Job
 from registry.errors import CseError
+
+RESERVED = ("recipe", "method", "encoder", "data", "seed", "avg")
+"""Tags that `cse` sets in MLflow."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,9 @@ class RunRequest:
         unset: Dotted keys to take out.
         seed: One seed instead of the recipe's own.
         seeds: A count, or a list with commas.
-        resume: Beginning of the id of the run to resume.
+        resume: ID of the run to resume, or a unique prefix of it.
+        again: Train again what is finished.
+        accept_changed: Count finished runs of other code as runs of these experiments.
         workers: How many runs at once; None is one a CUDA device.
         processes: How many do each run together; None is one a CUDA device.
         on: A Ray cluster: its address, "auto" or "local-cluster"; None is this machine.
@@ -35,7 +41,7 @@ class RunRequest:
         quiet: Show results and errors alone.
         name: Of the run in lists; of several, what their own names begin with.
         tags: `key=value` texts.
-        experiment: In which runs are recorded.
+        group: Group in which runs are recorded, the experiment in MLflow.
     """
 
     recipes: Sequence[str] = ()
@@ -54,7 +60,9 @@ class RunRequest:
     quiet: bool = False
     name: str | None = None
     tags: Sequence[str] = ()
-    experiment: str | None = None
+    group: str | None = None
+    again: bool = False
+    accept_changed: bool = False
 
     def settings(self) -> list[str]:
         """Return the options that change the recipes, as they are typed."""
@@ -68,7 +76,7 @@ class RunRequest:
             CseError: Nothing to run, options that exclude each other, or recipes with errors.
         """
         if self.resume is not None:
-            return [self.labelled(self._resumed(find(self.resume)), several=False)]
+            return [self.labelled(self._resumed(find_run(self.resume)), several=False)]
         if not self.recipes:
             raise CseError("no recipe given", "try `cse run quickstart`; `cse list recipes` shows all")
         seeds: Sequence[int | None] = self.seed_list() or [None]
@@ -76,7 +84,7 @@ class RunRequest:
         return [self.labelled(job, several=len(jobs) > 1) for job in jobs]
 
     def labelled(self, job: Job, *, several: bool) -> Job:
-        """Return a job with the name, the tags and the experiment asked for.
+        """Return a job with the requested name, tags and group.
 
         Args:
             job: To be named.
@@ -87,7 +95,7 @@ class RunRequest:
         """
         name = job.run_name if self.name is None else f"{self.name}: {job.name}" if several else self.name
         labels = {**job.tags, **parse_tags(self.tags)}
-        return replace(job, run_name=name, tags=labels, experiment=self.experiment or job.experiment)
+        return replace(job, run_name=name, tags=labels, group=self.group or job.group, again=self.again)
 
     def seed_list(self) -> list[int]:
         """Return the seeds asked for; empty for each recipe's own.
@@ -109,15 +117,15 @@ class RunRequest:
         loaded = load(recipe, [*self.overrides, *chosen], self.unset)
         return Job(loaded, loaded.recipe.train.seed, self.device)
 
-    def _resumed(self, folder: RunFolder) -> Job:
+    def _resumed(self, run: RecordedRun) -> Job:
         if len(self.recipes) > 1 or self.seeds is not None:
             raise CseError("--resume takes one run", "leave out --seeds and name at most one recipe")
-        folder.demand_unfinished()
-        recipe = self.recipes[0] if self.recipes else str(folder.path / "resolved.toml")
-        own = [f"train.seed={folder.seed}"]  # first: a seed that the command line sets is a changed setting
+        about = run.about
+        recipe = self.recipes[0] if self.recipes else str(about.path / RECIPE)
+        own = [f"train.seed={about.seed}"]  # first: a seed that the command line sets is a changed setting
         job = replace(self, overrides=[*own, *self.overrides])._job(recipe, self.seed)
-        folder.demand_same(job.loaded.recipe.resolved())
-        return replace(job, loaded=replace(job.loaded, name=folder.recipe, path=folder.source), resume=folder)
+        loaded = replace(job.loaded, name=about.recipe, path=Path(about.source), changes=about.changes)
+        return replace(job, loaded=loaded, resume=run.run_id, group=about.group)
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -155,7 +163,7 @@ def parse_tags(texts: Sequence[str]) -> dict[str, str]:
             raise CseError(
                 f"--tag: '{text}' is not key=value", "letters, digits, '_', '-', '.', '/' in the key: --tag paper=v2"
             )
-        if key.startswith(("cse.", "mlflow.")) or key in tags.FOR_PEOPLE:
+        if key.startswith(("cse.", "mlflow.")) or key in RESERVED:
             raise CseError(f"--tag: '{key}' is set by cse itself", "choose another key")
         found[key] = value
     return found

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic, sleep
 
 import torch.distributed as dist
+from rich.markup import escape
 
-from cse_cli import tracking
-from cse_cli.core.console import RunLines, Screen, SilentObserver, print_error
+from cse_cli.core.console import Observer, RunLines, Screen, SilentObserver, print_error
 from cse_cli.core.devices import choose
 from cse_cli.core.distributed import LostRankError, announce_failure, is_first_refused, joined
 from cse_cli.core.paths import require_home
 from cse_cli.core.processes import ProcessRank
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import RunFolder
+from cse_cli.data.identity import identify_known
 from cse_cli.data.requirements import fetch, requirements
-from cse_cli.jobs.driver import sole_driver
-from cse_cli.jobs.executor import as_ended
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import StudyOutcome, StudyPlan, plan_study, run_study
 from cse_cli.jobs.study_view import StudyScreen, print_outcomes, print_study_plans, write_outcomes, write_study_plans
+from cse_cli.jobs.tasks import Task, finished, planned, run_tasks
 from cse_cli.jobs.view import (
     describe_run,
     next_steps,
@@ -35,7 +35,9 @@ from cse_cli.jobs.view import (
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
 from cse_cli.recipe.unusual import unusual, unusual_study
-from cse_cli.tracking.unsent import sync
+from cse_cli.runs.index import all_runs
+from cse_cli.runs.record import read_about
+from cse_cli.runs.signals import Terminated
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute, prepare
 from registry import hub
@@ -49,23 +51,25 @@ def run_jobs(request: RunRequest) -> int:
     """Run the jobs of a request, or print what they would do; print results in order and return the exit code.
 
     Raises:
-        CseError: The request is not valid, its only job failed, or what it asks for is not possible.
+        CseError: If the request is not valid, its only job failed, or it is not possible.
     """
     jobs = request.jobs()
     placement = choose_placement(jobs, request)
     if request.dry_run:
         return _plan_jobs(jobs, placement, as_json=request.as_json)
-    ends = run_all(jobs, placement, quiet=request.quiet)
+    ends = run_all(jobs, placement, quiet=request.quiet, accept_changed=request.accept_changed)
     _show(jobs, [end for end in ends if isinstance(end, Result)], request)
     return next((end.exit_code for end in ends if isinstance(end, CseError)), 0)
 
 
-def run_all(jobs: Sequence[Job], placement: Placement, *, quiet: bool = False) -> list[Result | CseError]:
-    """Download what jobs need, run them, say of each what came of it as it ends; return that in the order of the jobs.
+def run_all(
+    jobs: Sequence[Job], placement: Placement, *, quiet: bool = False, accept_changed: bool = False
+) -> list[Result | CseError]:
+    """Download what jobs need, do those that are not finished, and return the end of each in the order of the jobs.
 
     Raises:
-        CseError: The only job failed.
-        TrackingError: The state directory cannot be written.
+        CseError: If the only job failed.
+        TrackingError: If the state directory cannot be written.
     """
     require_home()
     ends: dict[int, Result | CseError] = {}
@@ -73,28 +77,67 @@ def run_all(jobs: Sequence[Job], placement: Placement, *, quiet: bool = False) -
         for warning in dict.fromkeys(line for job in jobs for line in unusual(job.loaded.recipe)):
             screen.warned(warning)
         _download([job.loaded.recipe for job in jobs], screen, jobs[0].resume)
-    with Screen(quiet=quiet) as screen, placement.open() as executor:
-        began, alone = monotonic(), executor.one_by_one
-        asked = ((n, job, screen if alone else RunLines(job.name, screen.console)) for n, job in enumerate(jobs))
-        for number, end in as_ended(executor, asked):
-            ends[number] = end
-            if isinstance(end, CseError):
-                if len(jobs) == 1:
-                    raise end
-                screen.failed(f"run {len(ends)} of {len(jobs)}: {jobs[number].name}", end)
-            elif len(jobs) > 1:
-                left = (monotonic() - began) / len(ends) * (len(jobs) - len(ends))
-                screen.ran(summary_line(end, len(ends), len(jobs), left))
+    tasks = _tasks(jobs, accept_changed=accept_changed)
+    done = finished(tasks, all_runs())
+    with Screen(quiet=quiet) as screen:
+        _show_done(tasks, done, screen)
+        ends |= {number: done[task] for number, task in enumerate(tasks) if task in done}
+        if left := [task for task in tasks if task not in done]:
+            _run_left(tasks, left, placement, screen, ends)
     return [ends[number] for number in range(len(jobs))]
 
 
-def _download(recipes: Iterable[Recipe], screen: Screen, resume: RunFolder | None = None) -> None:
+def _run_left(
+    tasks: Sequence[Task],
+    left: Sequence[Task],
+    placement: Placement,
+    screen: Screen,
+    ends: dict[int, Result | CseError],
+) -> None:
+    """Do tasks, and put the end of each under its number."""
+    with placement.open() as executor:
+        began, alone, count = monotonic(), executor.one_by_one, len(ends)
+
+        def begin(task: Task) -> Observer:
+            return screen if alone else RunLines(task.job.name, screen.console)
+
+        for task, end in run_tasks(left, executor, begin):
+            ends[tasks.index(task)] = end
+            if isinstance(end, CseError):
+                if len(tasks) == 1:
+                    raise end
+                screen.failed(f"run {len(ends)} of {len(tasks)}: {task.job.name}", end)
+            elif len(tasks) > 1:
+                seconds_left = (monotonic() - began) / (len(ends) - count) * (len(tasks) - len(ends))
+                screen.ran(summary_line(end, len(ends), len(tasks), seconds_left))
+
+
+def _tasks(jobs: Sequence[Job], *, accept_changed: bool) -> list[Task]:
+    """Return jobs as tasks, those of one experiment with the plan of their seeds."""
+    tasks = [Task(job, identify_known(job.loaded.recipe), accept_changed) for job in jobs]
+    recorded, by_recipe = all_runs(), defaultdict[str, list[Task]](list)
+    for task in tasks:
+        by_recipe[task.known.settings].append(task)
+    plans = [planned(same, recorded) for same in by_recipe.values()]
+    by_job = {(one.known.settings, one.job.seed): one for same in plans for one in same}
+    return [by_job[task.known.settings, task.job.seed] for task in tasks]
+
+
+def _show_done(tasks: Sequence[Task], done: Mapping[Task, Result], screen: Screen) -> None:
+    """Print which runs are finished and are not repeated."""
+    for task in tasks:
+        if task in done:
+            run = f"run {str(done[task].run_id)[:8]} of {done[task].finished.astimezone():%Y-%m-%d %H:%M}"
+            screen.write(f"{escape(task.job.name)} is finished: {run}. To train it again: --again")
+
+
+def _download(recipes: Iterable[Recipe], screen: Screen, resume: str | None = None) -> None:
     """Download what recipes need, before the first run starts.
 
     Args:
         recipes: Of all runs.
         screen: Shows the bytes.
-        resume: The run that goes on, with the commits that it began with.
+        resume: ID of the run to resume, which uses the commits that it began with.
 
     Raises:
         MissingError: None of them can have it all; what one of several lacks, its run says when its turn comes.
@@ -103,7 +146,7 @@ def _download(recipes: Iterable[Recipe], screen: Screen, resume: RunFolder | Non
     missing: list[MissingError] = []
     for recipe in different:
         try:
-            with hub.pinned(resume.commits if resume is not None else {}):
+            with hub.pinned(read_about(resume).commits if resume is not None else {}):
                 fetch(requirements(recipe), screen.downloading)
         except MissingError as error:
             missing.append(error)
@@ -190,7 +233,7 @@ def _checked_jobs(request: RunRequest) -> Sequence[Job]:
             )
     jobs = request.jobs()
     choose_placement(jobs, request)
-    return jobs
+    return [task.job for task in _tasks(jobs, accept_changed=request.accept_changed)]
 
 
 def _shows(error: CseError, here: ProcessRank) -> bool:
@@ -215,8 +258,7 @@ def run_studies(request: RunRequest) -> int:
     if request.processes is not None:
         raise CseError("--processes is for single runs", "a study has many: --workers 2 does two of them at once")
     if request.resume is not None:
-        raise CseError("--resume takes one run", "a study goes on by itself: run it again without --resume")
-    sync()  # what a run could not send to its store yet counts as finished only there
+        raise CseError("--resume takes one run", "a study resumes automatically: run it again without --resume")
     plans = [plan_study(name, request) for name in request.recipes]
     if request.dry_run:
         places = [place_runs(len(plan.open), request).describe() for plan in plans]
@@ -234,14 +276,14 @@ def run_studies(request: RunRequest) -> int:
 
 
 def _run_study(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
-    with StudyScreen(plan.name, quiet=request.quiet) as screen, sole_driver("study", plan.study.name):
+    with StudyScreen(plan.name, quiet=request.quiet) as screen:
         screen.planned(plan)
         for warning in unusual_study(plan.cells, len(plan.seeds)):
             screen.warned(warning)
-        _download((run.cell.load(run.seed).recipe for run in plan.open), screen)
+        _download((run.task.job.loaded.recipe for run in plan.open), screen)
         try:
             with place_runs(len(plan.open), request).open() as executor:
-                return run_study(plan, request.device, executor, screen)
-        except (KeyboardInterrupt, tracking.Terminated):
+                return run_study(plan, executor, screen)
+        except (KeyboardInterrupt, Terminated):
             screen.left()
             raise

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cse_cli.core.console import Observer, SilentObserver
+from cse_cli.core.identity import Difference
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import RunFolder, is_finished, log_of, unfinished_runs
-from cse_cli.jobs.executor import Executor, as_ended
+from cse_cli.data.identity import identify_known
+from cse_cli.jobs.executor import Executor
 from cse_cli.jobs.request import RunRequest, parse_tags
+from cse_cli.jobs.tasks import Task, finished, planned, run_tasks
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.study import Study, load_study
-from cse_cli.tracking import location, tags
-from cse_cli.tracking.reader import RecordedRun, finished_results, list_runs
-from cse_cli.tracking.unsent import waiting
+from cse_cli.runs.index import RecordedRun, all_runs
+from cse_cli.runs.record import log_of
 from cse_cli.training.build import Job
-from registry.errors import CseError, TrackingError
+from registry.errors import CseError, DiskError, TrackingError
 
 Key = tuple[str, int]
-"""Recipe hash and seed: what makes a run."""
+"""Hash of a cell's settings, and seed."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +34,16 @@ class StudyRun:
 
     Args:
         cell: The first cell it fills; others may have the same recipe.
-        tag: What the tracking store calls that cell.
+        task: The run to be done.
     """
 
     cell: Cell
     seed: int
-    tag: str
+    task: Task = field(repr=False)
 
     @property
     def key(self) -> Key:
-        """Recipe hash and seed."""
+        """Hash of the cell's settings, and seed."""
         return self.cell.hash, self.seed
 
     @property
@@ -55,7 +59,8 @@ class StudyPlan:
     Args:
         name: As the command line has it.
         runs: Each different one once, seed by seed: an unfinished study has whole tables of few seeds, not a few rows.
-        before: Those that are finished, with their results.
+        before: Finished runs with their results.
+        changed: Runs that are finished with other text, weights or code only, with the differences.
         request: What was asked for, with the names and tags of runs.
     """
 
@@ -65,6 +70,7 @@ class StudyPlan:
     seeds: tuple[int, ...]
     runs: tuple[StudyRun, ...]
     before: dict[Key, Result] = field(repr=False)
+    changed: dict[Key, list[Difference]] = field(default_factory=dict, repr=False)
     request: RunRequest = field(default_factory=RunRequest, repr=False)
 
     @property
@@ -73,10 +79,12 @@ class StudyPlan:
         return [run for run in self.runs if run.key not in self.before]
 
     def results(self) -> dict[str, list[Result]]:
-        """Read what the store has now: recipe hash → results in order of seed."""
+        """Read what is finished now: hash of the settings → results in order of seed."""
         results: dict[str, list[Result]] = {cell.hash: [] for cell in self.cells}
-        for (recipe_hash, _), result in sorted(finished_runs(run.key for run in self.runs).items()):
-            results[recipe_hash].append(result)
+        found = finished([run.task for run in self.runs], all_runs())
+        for run in sorted(self.runs, key=lambda run: run.seed):
+            if run.task in found:
+                results[run.cell.hash].append(found[run.task])
         return results
 
 
@@ -127,20 +135,43 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
     different: dict[str, Cell] = {}
     for cell in made:
         different.setdefault(cell.hash, cell)
-    runs = tuple(StudyRun(cell, seed, cell_tag(study, cell)) for seed in seeds for cell in different.values())
     parse_tags(request.tags)
-    before = finished_runs(run.key for run in runs)
-    return StudyPlan(name, study, tuple(made), seeds, runs, before, request)
+    recorded = all_runs()
+    runs = _runs(study, list(different.values()), seeds, request)
+    runs = _with_plans(runs, recorded)
+    done = finished([run.task for run in runs], recorded)
+    before = {run.key: done[run.task] for run in runs if run.task in done}
+    differing = {run.key: run.task.changes(recorded) for run in runs if run.task not in done}
+    changed = {key: differences for key, differences in differing.items() if differences}
+    return StudyPlan(name, study, tuple(made), seeds, runs, before, changed, request)
 
 
-def finished_runs(keys: Iterable[Key]) -> dict[Key, Result]:
-    """Return the results that the store has, the one that finished last of several."""
-    wanted = set(keys)
-    found: dict[Key, Result] = {}
-    for result in sorted(finished_results(), key=lambda r: r.finished):
-        if (key := (result.recipe_hash, result.seed)) in wanted:
-            found[key] = result
-    return found
+def _runs(study: Study, different: Sequence[Cell], seeds: Sequence[int], request: RunRequest) -> tuple[StudyRun, ...]:
+    known = {cell.hash: identify_known(cell.load(seeds[0]).recipe) for cell in different}
+    return tuple(
+        StudyRun(cell, seed, Task(_job(study, cell, seed, request), known[cell.hash], request.accept_changed))
+        for seed in seeds
+        for cell in different
+    )
+
+
+def _job(study: Study, cell: Cell, seed: int, request: RunRequest) -> Job:
+    group = os.environ.get("MLFLOW_EXPERIMENT_NAME") or study.name
+    job = Job(cell.load(seed), seed, request.device, study=cell_tag(study, cell), group=group)
+    return request.labelled(job, several=True)
+
+
+def _with_plans(runs: Sequence[StudyRun], recorded: Sequence[RecordedRun]) -> tuple[StudyRun, ...]:
+    """Return runs with the plan of their cell's seeds."""
+    by_cell: dict[str, list[StudyRun]] = defaultdict(list)
+    for run in runs:
+        by_cell[run.cell.hash].append(run)
+    tasks = {
+        run.key: task
+        for same in by_cell.values()
+        for run, task in zip(same, planned([run.task for run in same], recorded), strict=True)
+    }
+    return tuple(replace(run, task=tasks[run.key]) for run in runs)
 
 
 class StudyObserver(SilentObserver):
@@ -160,28 +191,36 @@ class StudyObserver(SilentObserver):
         """A run could not be done."""
 
 
-def run_study(plan: StudyPlan, device: str, executor: Executor, observer: StudyObserver) -> StudyOutcome:
-    """Do what is missing of a study; a run that fails does not stop the others.
+def run_study(plan: StudyPlan, executor: Executor, observer: StudyObserver) -> StudyOutcome:
+    """Do what is missing of a study. A run that fails does not stop the others.
 
-    Several runs at once begin with the longest, so that the last ones end at about the same time.
+    Several runs in parallel begin with the longest, so that the last ones end at about the same time.
 
     Args:
-        plan: What it asks for.
-        device: As `cse_cli.core.devices.choose` takes it, where the executor leaves the choice.
-        executor: Runs the jobs.
-        observer: Of everything.
+        plan: Plan of the study.
+        executor: Executor of the runs.
+        observer: Observer of everything.
 
     Raises:
-        TrackingError: Nothing can be recorded any more.
+        TrackingError: If nothing can be recorded.
+        DiskError: If the disk is full.
     """
     todo = plan.open if executor.one_by_one else sorted(plan.open, key=_length, reverse=True)
+    of_task = {run.task: run for run in todo}
     failures: list[StudyFailure] = []
+    begun = itertools.count(1)
     ran = 0
-    for run, end in as_ended(executor, _jobs(plan, todo, device, observer, alone=executor.one_by_one)):
-        if isinstance(end, TrackingError):
+
+    def begin(task: Task) -> Observer:
+        observer.begins(of_task[task], next(begun), len(todo))
+        return observer.observer_of(of_task[task], alone=executor.one_by_one)
+
+    for task, end in run_tasks(list(of_task), executor, begin):
+        run = of_task[task]
+        if isinstance(end, TrackingError | DiskError):
             raise end
         if isinstance(end, CseError):
-            newest = next(iter(_recorded(run)), None)
+            newest = next(iter(task.same(all_runs())), None)
             log = None if newest is None else log_of(newest.run_id)
             failures.append(StudyFailure(run, str(end), end.exit_code, log))
             observer.failed(run.label, end)
@@ -191,44 +230,8 @@ def run_study(plan: StudyPlan, device: str, executor: Executor, observer: StudyO
     return StudyOutcome(plan, plan.results(), ran, failures)
 
 
-def _jobs(
-    plan: StudyPlan, todo: Sequence[StudyRun], device: str, observer: StudyObserver, *, alone: bool
-) -> Iterator[tuple[StudyRun, Job, Observer]]:
-    """Yield what is to be run: a run that another command has done, or is at, since the study was planned is not."""
-    for number, run in enumerate(todo, 1):
-        recorded = _recorded(run)
-        if busy := next((one for one in recorded if one.status in ("RUNNING", "SCHEDULED")), None):
-            observer.warned(f"{run.label} is left out: another command is at it, as run {busy.run_id[:8]}")
-        elif not _is_done(recorded):
-            observer.begins(run, number, len(todo))
-            loaded, resume = run.cell.load(run.seed), _resumable(run, recorded)
-            study = location.experiment(plan.study.name)
-            job = Job(loaded, run.seed, device, resume, may_restart=True, study=run.tag, experiment=study)
-            yield run, plan.request.labelled(job, several=True), observer.observer_of(run, alone=alone)
-
-
 def _length(run: StudyRun) -> float:
     """Return about how much a run has to compute: tokens; without a number of steps, more than any other."""
-    recipe = run.cell.load(run.seed).recipe
+    recipe = run.task.job.loaded.recipe
     steps = math.inf if recipe.train.steps is None else recipe.train.steps
     return steps * recipe.train.batch_size * recipe.data.max_length
-
-
-def _recorded(run: StudyRun) -> list[RecordedRun]:
-    """Return what the store has of a run, newest first; trials of a search are not results."""
-    recipe_hash, seed = run.key
-    found = list_runs(f"tags.`{tags.RECIPE_HASH}` = '{recipe_hash}' and tags.`{tags.SEED}` = '{seed}'")
-    return [one for one in found if tags.TUNE not in one.tags]
-
-
-def _is_done(recorded: Iterable[RecordedRun]) -> bool:
-    """Return whether one of them came to its end, even if the store has not been told yet."""
-    unsent = {pending.run_id for pending in waiting()}
-    return any(run.result is not None or (run.run_id in unsent and is_finished(run.run_id)) for run in recorded)
-
-
-def _resumable(run: StudyRun, recorded: Iterable[RecordedRun]) -> RunFolder | None:
-    """Return the unfinished run with the latest checkpoint."""
-    free = {one.run_id for one in recorded if one.status != "FINISHED"}
-    resolved = run.cell.load(run.seed).recipe.resolved()
-    return next((folder for folder in unfinished_runs(resolved) if folder.run_id in free), None)

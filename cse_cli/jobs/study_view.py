@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
@@ -37,6 +38,8 @@ class StudyScreen(Screen, StudyObserver):
         """Print what is to be run, and what is finished already."""
         self.write(f"[bold]{escape(plan.study.name)}[/bold] · {escape(plan.study.title)}")
         self.write(f"  {count_runs(plan)}")
+        for line in changed_lines(plan):
+            self.write(f"  {escape(line)}")
 
     def observer_of(self, run: StudyRun, *, alone: bool) -> Observer:
         """Return this screen, or plain lines of one run among several."""
@@ -87,6 +90,16 @@ def count_runs(plan: StudyPlan) -> str:
     )
 
 
+def changed_lines(plan: StudyPlan) -> list[str]:
+    """Return a line for each way in which runs of the study were made by another experiment: other text or code."""
+    ways = Counter(", ".join(map(str, differences)) for differences in plan.changed.values())
+    return [
+        f"{number} of {counted(len(plan.runs), 'run')} finished with another experiment ({way}) and will be run again"
+        + ("" if "text" in way or "weights" in way else ". To keep them: --accept-changed")
+        for way, number in ways.items()
+    ]
+
+
 def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:
     """Print every cell, its settings, which of its seeds are to be run, and where."""
     for plan, place in zip(plans, places, strict=True):
@@ -100,6 +113,8 @@ def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None
         with stdout_console() as out:
             _print_title(out, plan)
             out.print(Text(count_runs(plan)), soft_wrap=True)
+            for line in changed_lines(plan):
+                out.print(Text(line), soft_wrap=True)
             out.print(Text(place), soft_wrap=True)
             names = ("row", "columns", "recipe", "settings", "finished", "to run")
             out.print(as_rich(plain_table(names, rows), ruled=True))
@@ -209,6 +224,10 @@ def _plan_tables(plan: StudyPlan, done: Container[Key]) -> dict[str, Any]:
         "seeds": list(plan.seeds),
         "runs": len(plan.runs),
         "finished_before": len(plan.before),
+        "changed": [
+            {"hash": hash_, "seed": seed, "differences": list(map(str, differences))}
+            for (hash_, seed), differences in plan.changed.items()
+        ],
         "cells": cells,
     }
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cse_cli.core.formatting import mean_text, seed_list
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import checked_model_of_run
-from cse_cli.tracking.reader import find_run, finished_results, result_of, text_of
+from cse_cli.runs.index import find_run, finished_results
+from cse_cli.runs.model import checked_model_of_run
 from registry import EVALUATORS
 from registry.encoders.export import MODULES
 from registry.errors import CseError, MissingError
@@ -86,14 +86,15 @@ def model_card(run: str, repository: str) -> str:
 
 
 def _find(run: str) -> Pushed:
-    run_id = find_run(run)
-    result, recipe, folder = result_of(run_id), text_of(run_id, "resolved.toml"), checked_model_of_run(run_id)
-    if result is None or recipe is None or folder is None:
+    found = find_run(run)
+    result, folder = found.result, checked_model_of_run(found.run_id)
+    if result is None or folder is None:
         raise CseError(
-            f"run {run_id[:8]} has no model on this machine",
-            "`cse runs ls` shows which are FINISHED; trials of a search and runs of other machines keep none here",
+            f"run {found.about.short} has no model on this machine",
+            "push a finished run (`cse runs ls --status finished`). Trials and imported runs have no model",
         )
-    same = {one.seed: one for one in finished_results() if one.recipe_hash == result.recipe_hash}
+    recipe = (found.about.path / RECIPE).read_text(encoding="utf-8")
+    same = {one.seed: one for one in finished_results() if one.experiment == result.experiment}
     seeds = sorted({**same, result.seed: result}.values(), key=lambda one: one.seed)
     return Pushed(Path(folder), result, recipe, seeds)
 

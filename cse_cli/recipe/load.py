@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.core.formatting import setting_text
-from cse_cli.core.run_folder import FREE_ON_RESUME
 from cse_cli.recipe.errors import (
     MOST_PROBLEMS,
     Keys,
@@ -26,7 +25,7 @@ from cse_cli.recipe.errors import (
     too_deep,
 )
 from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of, real_path
-from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.schema import PROSE, Recipe
 from cse_cli.recipe.validate import validate
 from registry.errors import suggestion
 from registry.paths import is_file
@@ -138,7 +137,7 @@ def _validated(written: WrittenRecipe, changes: Sequence[Override]) -> LoadedRec
 def _described(tables: dict[str, Any], changes: Iterable[tuple[Keys, Override]]) -> Iterator[str]:
     """Yield what overrides change of tables, as a list of runs shows it."""
     for keys, change in changes:
-        if keys == ("train", "seed") or keys[0] in FREE_ON_RESUME:
+        if keys == ("train", "seed") or keys[0] in PROSE:
             continue
         if change.unset:
             yield f"no {dotted(keys)}"

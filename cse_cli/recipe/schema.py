@@ -9,10 +9,15 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from functools import reduce
+from operator import getitem
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from registry.core import Entry
 
 SCHEMA_VERSION = 1
 
@@ -175,6 +180,10 @@ class Data(Section):
         return ", ".join(self.files) or "+".join(self.dataset)
 
 
+PROSE = frozenset({"title", "description", "paper", "tune"})
+"""Top-level keys of a recipe that change no number."""
+
+
 def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a `[data]` table makes the experiment: the same text in another folder is the same.
 
@@ -185,6 +194,27 @@ def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
         file = kept["file"]
         kept["file"] = Path(file).name if isinstance(file, str) else [Path(each).name for each in file]
     return kept
+
+
+def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]:
+    """Return what of a component's table makes the experiment: a model or file in another folder is the same.
+
+    Its weights or its content are digested in the identity of the experiment.
+    """
+    named = {key: mark.kind for key, mark in entry.resources.items() if mark.kind != "dataset"}
+    return {key: _without_folder(value, named[key]) if key in named else value for key, value in table.items()}
+
+
+def _without_folder(value: Any, kind: Literal["model", "file"]) -> Any:
+    """Return the bare name of a path. Hub ids, `owner/name`, and `package:name/path` stay whole."""
+    if isinstance(value, list | tuple):
+        return [_without_folder(each, kind) for each in value]
+    if not isinstance(value, str):
+        return value
+    path = value.startswith((".", "/", "~")) or value.count("/") > 1
+    if kind == "file":
+        path = not value.startswith(("package:", "hf:"))
+    return Path(value).name or value if path else value
 
 
 class Train(Section):
@@ -327,10 +357,18 @@ class Recipe(Section):
     def hash(self) -> str:
         """Return the identity of the experiment: a digest of `resolved()` without seed, prose and tuning ranges.
 
-        How a step is computed, where its outcome does not depend on it, is no part of it either.
+        How a step is computed, where its outcome does not depend on it, is no part of it either. Folders of models and
+        of files are not, because the identity of an experiment digests their content. Evaluators keep theirs: nothing
+        else in the identity tells their files apart.
         """
-        identity = {k: v for k, v in self.resolved().items() if k not in {"title", "description", "paper", "tune"}}
+        from cse_cli.recipe.paths import entry, parts
+
+        identity = {k: v for k, v in self.resolved().items() if k not in PROSE}
         identity["train"] = {k: v for k, v in identity["train"].items() if k not in {"seed", "compile", "rows_at_once"}}
         identity["data"] = data_identity(identity["data"])
+        for keys, part in parts(self):
+            if keys[0] != "evaluators":
+                table = reduce(getitem, keys, identity)
+                table.update(part_identity(table, entry(keys, part)))
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -114,3 +114,23 @@ def _taken(found: list[RecordedRun]) -> Claim | None:
             if lock.acquire():
                 return Claimed(RunRecord(run.about, lock), resumed=True)
     return None
+
+
+class BusyError(CseError):
+    """Another process does the run.
+
+    Args:
+        run: The run as it is recorded.
+    """
+
+    def __init__(self, run: RecordedRun) -> None:
+        short = run.about.short
+        super().__init__(
+            f"run {short} ({run.name}) is already running: {run.host or 'another process'}",
+            f"wait for it, or stop it: cse runs stop {short}",
+        )
+        self.run = run
+
+    def __reduce__(self) -> tuple[type[BusyError], tuple[RecordedRun]]:
+        """Return how the error is sent to another process."""
+        return BusyError, (self.run,)

@@ -1,6 +1,6 @@
-"""How a run ends: FINISHED, FAILED after an exception, KILLED after a signal or `cse runs stop`.
+"""How a run ends: finished, failed after an exception, stopped after a signal or `cse runs stop`.
 
-Slurm and `docker stop` send SIGTERM, a closed terminal SIGHUP; MLflow by itself leaves such runs RUNNING for ever.
+Slurm and `docker stop` send SIGTERM, and a closed terminal sends SIGHUP.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from types import FrameType
 from typing import Any
 
 from cse_cli.core.console import Pruned
-from cse_cli.tracking.tags import REASON
-from cse_cli.tracking.tracker import Tracker
+from cse_cli.runs.record import RunRecord
 from registry.errors import CseError, StopRequested
 
 _TERMINATING = (signal.SIGTERM, signal.SIGHUP)
@@ -27,10 +26,10 @@ class Terminated(SystemExit):
 
 
 @contextmanager
-def ending(tracker: Tracker) -> Iterator[None]:
-    """Close the run as FINISHED, as FAILED after an exception, as KILLED after Ctrl-C, a signal or `cse runs stop`.
+def ending(record: RunRecord) -> Iterator[None]:
+    """Record how the run ends: "stopped" after Ctrl-C, a signal or `cse runs stop`, "failed" after an exception.
 
-    A broken pipe counts as KILLED too, and so does the exit that rich makes of it: whoever read the output is gone.
+    A broken pipe counts as stopped too, and so does the exit that rich makes of it.
     """
     request = _StopRequest()
     _active.append(request)
@@ -40,23 +39,22 @@ def ending(tracker: Tracker) -> Iterator[None]:
             yield
         finally:
             request.closing = True
-        tracker.finish("FINISHED")
-    except Pruned:
-        tracker.finish("FINISHED")
+        record.end("finished")
+    except Pruned as error:
+        record.end("pruned", str(error))
         stop_if_asked()
         raise
     except (KeyboardInterrupt, Terminated, BrokenPipeError, StopRequested):
-        tracker.finish("KILLED")
+        record.end("stopped")
         raise
     except BaseException as error:
         if request.number is not None:
-            tracker.finish("KILLED")
+            record.end("stopped")
             raise request.error() from error
         if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
-            tracker.finish("KILLED")
+            record.end("stopped")
             raise
-        tracker.tags({REASON: in_one_line(error)})
-        tracker.finish("FAILED")
+        record.end("failed", in_one_line(error))
         raise
     finally:
         _active.remove(request)
@@ -82,8 +80,6 @@ def stop_if_asked() -> None:
 @contextmanager
 def defer_signals() -> Iterator[list[int]]:
     """Let a signal take effect at the end of the block, a second one at once.
-
-    An exception in the middle of a write leaves MLflow's connection to sqlite open and the database locked.
 
     Yields:
         The number of the signal that waits, if any.

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from cse_cli.core.devices import Compute
-from cse_cli.core.run_folder import RunFolder
+from cse_cli.core.identity import Plan
 from cse_cli.data.batches import BatchSource, ViewPlan
 from cse_cli.data.sources import Text
 from cse_cli.data.stream import StreamedText
@@ -24,37 +24,47 @@ from registry.types import Encoder, Evaluator
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run.
+    """A run to be done.
 
     Args:
-        loaded: The recipe and where it came from.
-        seed: Of initialisation, dropout and order.
-        device: As `cse_cli.core.devices.choose` takes it.
-        resume: The run to resume.
-        may_restart: Whether to start anew where that run cannot go on.
-        study: The cell of a study that it belongs to, as its tag says.
-        parent: The recorded run that it is part of, as a trial's run is of a search.
-        run_name: In lists of runs, instead of recipe and seed.
-        tags: Further tags that say what it belongs to.
-        experiment: In which it is recorded; None is that of its recipe's family, or of `parent`.
+        loaded: Recipe and its origin.
+        seed: Seed of initialization, dropout and order.
+        device: Device as `cse_cli.core.devices.choose` takes it.
+        resume: ID of the run to resume, or None for the run that the claim finds or creates.
+        may_restart: Whether to start a new run if that one cannot be resumed.
+        again: Whether to train again although the same run is finished.
+        plan: Seeds that were planned together with this one.
+        study: Cell of a study that the run fills.
+        search: Name of the search whose trial the run is.
+        trial: Number of the trial.
+        confirms: Name of the search whose best values the run verifies.
+        parent: ID of the recorded run that it belongs to, such as the record of a search.
+        run_name: Display name instead of recipe and seed.
+        tags: Tags of the user.
+        group: Group of the run. Default: the recipe's family.
         lean: Whether only scores and curves are kept: no model, no figures, no numbers of single pairs.
     """
 
     loaded: LoadedRecipe
     seed: int
     device: str = "auto"
-    resume: RunFolder | None = None
+    resume: str | None = None
     may_restart: bool = False
-    study: str | None = None
-    parent: str | None = None
+    again: bool = False
+    plan: Plan | None = None
+    study: str = ""
+    search: str = ""
+    trial: int | None = None
+    confirms: str = ""
+    parent: str = ""
     run_name: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
-    experiment: str | None = None
+    group: str | None = None
     lean: bool = False
 
     @property
     def name(self) -> str:
-        """What a list of runs shows."""
+        """Display name of the run."""
         return self.run_name or f"{self.loaded.name} seed {self.seed}"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from cse_cli.core.paths import require_home
-from cse_cli.core.run_folder import RunFolder
+from cse_cli.runs.record import folder_of
 from cse_cli.training.build import Prepared
 from cse_cli.training.checkpoint import FILE, PREVIOUS, method_state
 from registry.errors import DiskError
@@ -69,7 +69,7 @@ def demand(prepared: Prepared) -> None:
         DiskError: It says what is needed, and what is free.
     """
     resume, room, home = prepared.job.resume, needed(prepared), require_home()
-    lacking = room.total if resume is None else room.lacking(resume.path)
+    lacking = room.total if resume is None else room.lacking(folder_of(resume))
     free = shutil.disk_usage(home).free
     if lacking > free:
         raise DiskError(
@@ -80,7 +80,7 @@ def demand(prepared: Prepared) -> None:
 
 
 @contextmanager
-def told_where_full(folder: RunFolder, room: Room) -> Iterator[None]:
+def told_where_full(run_id: str, room: Room) -> Iterator[None]:
     """Turn what a full disk answers into one message, and make room for the record of the run's end.
 
     Raises:
@@ -91,14 +91,14 @@ def told_where_full(folder: RunFolder, room: Room) -> Iterator[None]:
     except Exception as error:
         if (said := no_room(error)) is None:
             raise
-        # What is left of a checkpoint that is being written, and the one before the last: the store writes a journal.
-        for file in (folder.path / FILE).with_suffix(".partial"), folder.path / PREVIOUS:
+        folder = folder_of(run_id)
+        for file in (folder / FILE).with_suffix(".partial"), folder / PREVIOUS:
             with suppress(OSError):
                 file.unlink()
-        what, run = getattr(error, "filename", None) or folder.path, folder.run_id[:8]
+        what, run = getattr(error, "filename", None) or folder, run_id[:8]
         raise DiskError(
             f"run {run}: no room on the disk for {what}: {said}; it needs about "
-            f"{_megabytes(room.lacking(folder.path))} more ({room})",
+            f"{_megabytes(room.lacking(folder))} more ({room})",
             f"free some, then go on with: cse run --resume {run}",
         ) from error
 

@@ -25,7 +25,8 @@ from cse_cli.core.results import Scores
 from cse_cli.data.batches import BatchSource, Feed
 from cse_cli.evaluation.evaluate import evaluate, score
 from cse_cli.recipe.schema import Train
-from cse_cli.tracking import Tracker, stop_if_asked
+from cse_cli.runs.record import RunRecord
+from cse_cli.runs.signals import stop_if_asked
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Prepared
 from cse_cli.training.checkpoint import Selection, check_replicas_equal
@@ -65,14 +66,14 @@ class Trainer:
     Args:
         prepared: What to train; moved to its device.
         folder: Where checkpoints and states are kept.
-        tracker: Receives metrics.
+        record: Record of the run.
         observer: Receives the progress.
 
     Raises:
         ValueError: The job has no training.
     """
 
-    def __init__(self, prepared: Prepared, folder: Path, tracker: Tracker, observer: Observer) -> None:
+    def __init__(self, prepared: Prepared, folder: Path, record: RunRecord, observer: Observer) -> None:
         if prepared.batches is None:
             raise ValueError("a recipe without training has nothing to train")
         self.experiment = prepared.experiment
@@ -81,7 +82,7 @@ class Trainer:
         self.seed = prepared.job.seed
         self.compute = compute = prepared.compute
         self.folder = folder
-        self.tracker = tracker
+        self.record = record
         self.observer = observer
         self.method = self.experiment.method.to(compute.device)
         check_replicas_equal(self.method, 0)
@@ -149,7 +150,7 @@ class Trainer:
         self.stepper.watch.clock.mark("other")
 
     def _write(self, randoms: list[dict[str, Any]], data: list[Any]) -> None:
-        self.tracker.flush()
+        self.record.sync()
         checkpoint.write(
             self.folder / checkpoint.FILE,
             {
@@ -166,6 +167,7 @@ class Trainer:
             keep=self.folder / checkpoint.PREVIOUS,
         )
         self.selection.delete_others()
+        self.record.checkpoint(self.progress.step)
 
     def restore(self) -> None:
         """Go back to the last checkpoint: bit for bit where as many processes go on as wrote it.
@@ -201,7 +203,7 @@ class Trainer:
         # Dropout must not depend on how weights were initialised.
         torch.manual_seed(checkpoint.dropout_seed(self.seed, rank()))
         if self.measures:
-            self.tracker.metrics(self.measures, 0)
+            self.record.metrics(self.measures, 0)
         self._evaluate()
         self.save()
 
@@ -243,13 +245,13 @@ class Trainer:
 
     def _report(self, values: Mapping[str, float], warning: str | None) -> None:
         rate = self.progress.step * self.settings.batch_size / self.progress.step_seconds
-        self.tracker.metrics(values, self.progress.step)
+        self.record.metrics(values, self.progress.step)
         self.observer.stepped(self.progress.step, values["train/loss"], rate)
         for _, component in self.method.components():
             for notice in component.notices():
                 self.observer.warned(notice)
         if warning is not None:
-            self.tracker.metrics({"health/collapse_alarm": 1.0}, self.progress.step)
+            self.record.metrics({"health/collapse_alarm": 1.0}, self.progress.step)
             self.observer.collapsed(f"step {self.progress.step}: {warning}")
 
     def _evaluate(self) -> None:
@@ -279,7 +281,8 @@ class Trainer:
         best = at > 0 and self.selection.offer(at, value, self.experiment.scored)
         shown = {selecting, *self.experiment.evaluators[name].shown_metrics()}
         # Without the evaluator's name: one curve, whatever the recipe calls its dev set.
-        self.tracker.metrics({f"dev/{metric}": v for metric, v in scores[name].items() if metric in shown}, at)
+        self.record.metrics({f"dev/{metric}": v for metric, v in scores[name].items() if metric in shown}, at)
+        self.record.evaluated(at, {select: value}, best)
         run_on_rank0(lambda: self.observer.evaluated(at, {select: value}, best))
 
     # --- losses that are NaN or infinite ---

@@ -11,7 +11,7 @@ import optuna
 from optuna import Study as Study
 from optuna.trial import FrozenTrial, TrialState
 
-from cse_cli.core.run_folder import differences
+from cse_cli.core.formatting import differences
 from cse_cli.recipe.schema import Recipe, data_identity
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import ELSEWHERE, TRIALS, SearchConfig

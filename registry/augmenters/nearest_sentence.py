@@ -44,7 +44,7 @@ class NearestSentence(Augmenter, nn.Module):
     Args:
         dataset: The corpus: mostly the training text.
         split: Split of it.
-        column: Column of it that is searched.
+        searched: Column of it that is searched.
         neighbours: Of how many nearest sentences one is drawn.
         skip: How many of the very nearest are left out.
         limit: Rows of the corpus at most, the first ones; all if left out.
@@ -60,16 +60,16 @@ class NearestSentence(Augmenter, nn.Module):
         self,
         dataset: DatasetName,
         split: str = "train",
-        column: str = "text",
+        searched: str = "text",
         neighbours: Annotated[int, Field(ge=1), Tune(1, 100, log=True)] = 65,
         skip: Annotated[int, Field(ge=0)] = 0,
         limit: Count | None = None,
         max_length: Annotated[int, Field(ge=2)] = 32,
     ) -> None:
         super().__init__()
-        self.dataset, self.split, self.searched, self.limit = dataset, split, column, limit
+        self.dataset, self.split, self.searched, self.limit = dataset, split, searched, limit
         self.neighbours, self.skip, self.max_length = neighbours, skip, max_length
-        catalogue.locate(dataset, split).require((column,))
+        catalogue.locate(dataset, split).require((searched,))
         self._index: Index | None = None
 
     def bind(self, encoder: Encoder) -> None:

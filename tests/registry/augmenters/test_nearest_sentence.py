@@ -91,4 +91,4 @@ def test_bad_names_are_refused_before_the_first_step():
     with pytest.raises(UnknownNameError, match="graded_pears"):
         NearestSentence("graded_pears")
     with pytest.raises(UnknownNameError, match="sentence1"):
-        NearestSentence("graded_pairs", column="sentence1")
+        NearestSentence("graded_pairs", searched="sentence1")

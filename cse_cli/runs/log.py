@@ -1,7 +1,4 @@
-"""What a run tells, kept in its folder: its lines (`log.txt`), how far it is (`status.json`); and its end on request.
-
-Other processes read these files, and ask the run to stop by another one. What cannot be written costs no run its life.
-"""
+"""The printed lines of a run, kept in its directory (`log.txt`), and its end when another process requests it."""
 
 from __future__ import annotations
 
@@ -9,21 +6,19 @@ import io
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from cse_cli.core.console import Observer, Pruned, RunInfo, Screen, file_console
 from cse_cli.core.paths import runs
-from cse_cli.core.run_folder import LOG, STOP
-from cse_cli.core.run_status import RunStatus, forget_status
+from cse_cli.runs.record import LOG, STOP
 from registry.errors import CseError, RunFailedError, StopRequested
 from registry.paths import make_folder
 
-STATUS_EVERY = 1.0
-"""Seconds between two writes of a run's status, and between two looks for a request to stop."""
+LOOK_EVERY = 1.0
+"""Seconds between two checks for a request to stop."""
 
 
 class RunLog:
@@ -124,92 +119,43 @@ class _LogFile(io.TextIOBase):
 
 
 class _FolderScreen(Screen):
-    """The screen of one run that is a file in its folder; also keeps the run's status."""
+    """The screen of one run that is a file in its directory. It also notices a request to stop."""
 
     def __init__(self, run: RunInfo) -> None:
         self._folder = runs() / run.run_id
         make_folder(self._folder)
-        self._file = _LogFile(self._folder / LOG)
-        super().__init__(file_console(self._file))
-        self._status = RunStatus.of(run)
-        self._written = 0.0
-        self._asked = False
-
-    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Print it; what follows the last step is told this way."""
-        super().preparing(what, done, total)
-        self._tell()
-
-    def started(self, run: RunInfo) -> None:
-        """Print what runs where."""
-        self._is_asked()  # of an earlier part of the run, which ended before it looked
-        super().started(run)
-        self._tell()
-
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Print a line now and then."""
-        super().stepped(step, loss, rate)
-        self._tell(step=step, seconds_left=self.seconds_left(step))
-
-    def scoring(self, what: str, share: float) -> None:
-        """Print a line now and then."""
-        super().scoring(what, share)
-        self._tell()
-
-    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Print dev scores."""
-        super().evaluated(step, scores, best)
-        metric, value = next(iter(scores.items()))
-        self._tell(step=step, metric=metric, dev=value)
-
-    def warned(self, text: str) -> None:
-        """Print a warning."""
-        super().warned(text)
-        self._tell()
+        self._run_id = run.run_id
+        super().__init__(file_console(_LogFile(self._folder / LOG)))
+        self._looked = 0.0
 
     def stop_if_asked(self) -> None:
-        """End the run where that was asked for.
+        """End the run if that was requested, which is checked once a second.
 
         Raises:
-            StopRequested: It was.
+            StopRequested: If it was.
         """
-        if self._asked:
-            run = self._status.run_id[:8]
-            raise StopRequested(f"run {run} was stopped by `cse runs stop`", f"go on with: cse run --resume {run}")
+        now = time.monotonic()
+        if now - self._looked >= LOOK_EVERY:
+            self._looked = now
+            if (self._folder / STOP).exists():
+                run = self._run_id[:8]
+                raise StopRequested(f"run {run} was stopped by `cse runs stop`", f"resume it: cse run --resume {run}")
+
+    def started(self, run: RunInfo) -> None:
+        """Print what runs where. A request to stop from before is void."""
+        (self._folder / STOP).unlink(missing_ok=True)
+        super().started(run)
 
     def end(self, error: BaseException | None) -> None:
-        """Print how the run ended, unless `stopped` has, and take its status away."""
+        """Print how the run ended, unless `stopped` has."""
         match error:
             case None:
                 self.console.print("finished")
             case Pruned():
                 self.console.print(f"pruned: {error}", markup=False)
             case StopRequested():
-                self.stopped(self._status.run_id)
+                self.stopped(self._run_id)
             case CseError():
-                self.failed(f"run {self._status.run_id[:8]}", error)
+                self.failed(f"run {self._run_id[:8]}", error)
             case Exception():
-                self.failed(f"run {self._status.run_id[:8]}", RunFailedError(f"{type(error).__name__}: {error}"))
-        with suppress(OSError):
-            forget_status(self._status.run_id)
-            self._is_asked()
-
-    def _tell(self, **changes: Any) -> None:
-        """Write the status, and look for a request to stop: once a second, and after every new line."""
-        self._status = replace(self._status, **changes)
-        now = time.monotonic()
-        if now - self._written < STATUS_EVERY and self._file.last_line == self._status.last_line:
-            return
-        self._written = now
-        self._status = replace(self._status, last_line=self._file.last_line)
-        with suppress(OSError):
-            self._status.write()
-        self._asked = self._asked or self._is_asked()
-
-    def _is_asked(self) -> bool:
-        """Return whether the run is asked to stop, and answer it by deleting the request."""
-        try:
-            (self._folder / STOP).unlink()
-        except OSError:
-            return False
-        return True
+                self.failed(f"run {self._run_id[:8]}", RunFailedError(f"{type(error).__name__}: {error}"))

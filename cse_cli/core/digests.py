@@ -1,0 +1,74 @@
+"""What is computed from files, such as their SHA-256, kept across processes until one of the files changes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from cse_cli.core import paths
+from cse_cli.core.checksums import with_checksum, without_checksum
+from registry import model_files
+from registry.paths import write_atomically
+
+_Known = dict[str, tuple[str, str]]
+"""What it is and of which files → state of the files, and the value."""
+
+_known: dict[Path, _Known] = {}
+"""File of a cache → what it holds, with what this process has added."""
+
+
+_NEVER = ("", "")
+
+
+def sha256(file: Path) -> str:
+    """Return the SHA-256 of a file. The file is read only if it changed since the last time."""
+    return model_files.blob_sha256(file) or remembered("sha256", [file], lambda: model_files.sha256_of(file))
+
+
+def remembered(what: str, files: Sequence[Path], compute: Callable[[], str]) -> str:
+    """Return a value that depends on files; compute it only if one of them changed since the last time.
+
+    A cache that is damaged or cannot be written is not used: the value is computed.
+
+    Args:
+        what: What the value is, with everything but the files that decides it.
+        files: The files, none of which needs to be read to see whether it changed.
+        compute: Returns the value.
+    """
+    cache = paths.cache() / "digests.json"
+    known = _known.setdefault(cache, {})
+    key, state = "\n".join([what, *map(os.path.abspath, files)]), _state(files)
+    if known.get(key, _NEVER)[0] != state:
+        known[key] = _read(cache).get(key, _NEVER)
+    if known[key][0] != state:
+        known[key] = state, compute()
+        _write(cache, known)
+    return known[key][1]
+
+
+def _state(files: Sequence[Path]) -> str:
+    """Return what changes whenever a file does: size, times and inode.
+
+    The time of the last change of the inode counts, too: a copy that keeps size and time of the old file has another.
+    """
+    stats = [file.stat() for file in files]
+    return json.dumps([[s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino] for s in stats])
+
+
+def _read(cache: Path) -> _Known:
+    try:
+        document = without_checksum(json.loads(cache.read_text(encoding="utf-8")))
+        return {str(key): (str(state), str(value)) for key, (state, value) in document["known"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def _write(cache: Path, known: _Known) -> None:
+    """Write what is known, with what other processes have written, without files that are gone."""
+    together = {**_read(cache), **known}
+    kept = {key: value for key, value in together.items() if all(map(os.path.exists, key.split("\n")[1:]))}
+    with suppress(OSError):
+        write_atomically(cache, json.dumps(with_checksum({"known": kept})))

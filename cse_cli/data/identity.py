@@ -1,0 +1,188 @@
+"""The identity of a recipe's experiment on this machine: digests of settings, text, weights and code.
+
+Nothing is built, loaded into memory or downloaded. What was digested before is not read again until it changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from cse_cli.core import digests
+from cse_cli.core.identity import Difference, Identity
+from cse_cli.data.requirements import EVALUATED, HUB, Requirement, availability, of_part, of_training, parts_with_places
+from cse_cli.data.sources import text_fingerprint
+from cse_cli.data.stream import open_stream
+from cse_cli.recipe.schema import Recipe
+from registry import AUGMENTERS, EVALUATORS, catalogue, hub
+from registry.catalogue.hub_sets import HubSet
+from registry.code import code_digest, modules_digest
+from registry.errors import MissingError
+from registry.model_files import settings_sha256, weights_sha256
+
+ENGINE = (
+    "cse_cli.training.build", "cse_cli.training.checkpoint", "cse_cli.training.method", "cse_cli.training.optimizer",
+    "cse_cli.training.step", "cse_cli.training.trainer", "cse_cli.evaluation.encoder", "cse_cli.evaluation.evaluate",
+    "cse_cli.evaluation.tasks", "cse_cli.data.batches", "cse_cli.data.files", "cse_cli.data.sources",
+    "cse_cli.data.stream", "cse_cli.data.tokens", "cse_cli.core.devices", "cse_cli.core.distributed", "registry.core",
+)  # fmt: skip
+"""Modules that train and score, apart from the components: `engine_digest` covers them, without what they import."""
+
+CONFIG = ".config"
+"""End of the place of a model's configuration and vocabulary, which have a digest apart from that of the weights."""
+
+
+class Known(BaseModel):
+    """What is known of an identity while a text, a data set or a model is not on this machine.
+
+    Args:
+        settings: As in `Identity`.
+        text: None if it is not known.
+        weights: Place in the recipe → digest, or None if it is not known.
+        code: As in `Identity`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    settings: str
+    text: str | None = ""
+    weights: dict[str, str | None] = Field(default_factory=dict)
+    code: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def unknown(self) -> list[str]:
+        """What is not known: "text", or a place in the recipe."""
+        return [*(["text"] if self.text is None else []), *(key for key, value in self.weights.items() if not value)]
+
+    def matches(self, identity: Identity, *, code: bool = True) -> bool:
+        """Return whether an identity agrees with everything that is known; with `code=False`, apart from the code."""
+        return not [one for one in self.differences(identity) if code or one.part != "code"]
+
+    def differences(self, identity: Identity) -> list[Difference]:
+        """Return how an identity differs from what is known."""
+        weights = {place: digest or identity.weights.get(place, "") for place, digest in self.weights.items()}
+        text = identity.text if self.text is None else self.text
+        own = Identity(settings=self.settings, text=text, weights=weights, code=self.code)
+        return own.differences(identity)
+
+
+def identify(recipe: Recipe, text: str | None = None) -> Identity:
+    """Return the identity of a recipe's experiment.
+
+    Args:
+        recipe: The recipe. Everything that it names is on this machine.
+        text: `Text.fingerprint` of the training text, if it is open. A stream of the hub's files needs it.
+
+    Raises:
+        MissingError: Something is not on this machine.
+        CseError: The text, a file or a data set cannot be read.
+    """
+    known = identify_known(recipe, text)
+    if known.unknown:
+        raise MissingError(
+            f"the experiment cannot be identified: not on this machine: {', '.join(known.unknown)}",
+            "`cse data download --for RECIPE` fetches it",
+        )
+    return Identity.model_validate(known.model_dump())
+
+
+def identify_known(recipe: Recipe, text: str | None = None) -> Known:
+    """Return what is known of the identity; a text or model that is not on this machine is None.
+
+    Args:
+        recipe: The recipe.
+        text: As `identify` takes it.
+
+    Raises:
+        CseError: The text, a file or a data set is here, but cannot be read.
+    """
+    return Known(
+        settings=recipe.hash(),
+        text=_text(recipe) if text is None else text,
+        weights=dict(_weights(recipe)),
+        code=_code(recipe),
+    )
+
+
+def _code(recipe: Recipe) -> dict[str, str]:
+    """Return component, such as "losses.info_nce" → digest of its code, of every part but the evaluators."""
+    parts = (found for found in parts_with_places(recipe) if found[1] is not EVALUATORS)
+    return {f"{registry.kind}.{part.name}": code_digest(registry[part.name].cls) for _, registry, part in parts}
+
+
+def engine_digest(recipe: Recipe) -> str:
+    """Return the digest of the code that trains and scores: `ENGINE`, and the recipe's evaluators.
+
+    It is no part of the identity. It is shown if it differs.
+    """
+    evaluators = sorted({code_digest(EVALUATORS[part.name].cls) for part in recipe.evaluators.values()})
+    return hashlib.sha256(" ".join([modules_digest(ENGINE), *evaluators]).encode()).hexdigest()
+
+
+def columns_read(recipe: Recipe) -> set[str]:
+    """Return the columns of the training text that views and their augmenters read, without building them."""
+    augmenters = [part for view in recipe.views.values() for part in view.augment]
+    second = (part.params.get("column", AUGMENTERS[part.name].cls.column) for part in augmenters)
+    return {view.column for view in recipe.views.values()} | {name for name in second if isinstance(name, str)}
+
+
+def _text(recipe: Recipe) -> str | None:
+    wanted = list(of_training(recipe))
+    if not wanted:
+        return ""
+    if any(availability(one).state != "here" for one in wanted):
+        return None
+    if recipe.data.streaming:
+        return open_stream(recipe.data, columns_read(recipe)).fingerprint
+    return text_fingerprint(recipe.data, columns_read(recipe))
+
+
+# --- what training starts from ----------------------------------------------------------------------------------------
+
+
+def _weights(recipe: Recipe) -> Iterator[tuple[str, str | None]]:
+    """Yield place → digest of every model, file and data set that a part names, apart from the training text.
+
+    Of evaluators only models count: their files and data sets have fingerprints of their own in the result.
+    """
+    for place, registry, part in parts_with_places(recipe):
+        wanted = [one for one in of_part(place, registry[part.name], part.params) if one.name != EVALUATED]
+        places = Counter(one.wanted_by[0] for one in wanted)
+        for number, one in enumerate(wanted):
+            if registry is EVALUATORS and one.kind != "model":
+                continue
+            named = one.wanted_by[0].removesuffix(".model")
+            named += f"[{number}]" if places[one.wanted_by[0]] > 1 else ""
+            yield from _digests(named, one, random=bool(part.params.get("random_weights")))
+
+
+def _digests(place: str, wanted: Requirement, *, random: bool) -> Iterator[tuple[str, str | None]]:
+    found = availability(wanted)
+    here = found.paths if found.state == "here" else ()
+    if wanted.kind == "model":
+        if not random:
+            yield place, weights_sha256(here[0], digests.sha256) if here else None
+        yield f"{place}{CONFIG}", settings_sha256(here[0], digests.sha256) if here else None
+    elif wanted.kind == "file":
+        yield place, _files_sha256(here) if here else None
+    else:
+        yield place, _rows_sha256(wanted) if found.state == "here" else None
+
+
+def _files_sha256(files: tuple[Path, ...]) -> str:
+    each = [digests.sha256(file) for file in files]
+    return each[0] if len(each) == 1 else hashlib.sha256("".join(each).encode()).hexdigest()
+
+
+def _rows_sha256(wanted: Requirement) -> str | None:
+    """Return the digest of the rows of a catalogue's data set; of one of the hub, its commit."""
+    if wanted.name.startswith(HUB):
+        return hub.commit_of(HubSet.parse(wanted.name).repository)
+    source = catalogue.locate(wanted.name, wanted.split)
+    if not source.paths:  # generated
+        return source.scanned[1]
+    return digests.remembered(f"rows {source.tables!r}", source.paths, lambda: source.scanned[1])

@@ -1,0 +1,57 @@
+"""Saved models of runs, and the digests by which a changed file is noticed."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from cse_cli.core.paths import runs
+from cse_cli.runs.record import MODEL, RECIPE
+from registry.errors import CseError
+from registry.paths import write_atomically
+
+MODEL_DIGESTS = "model.sha256"
+"""Name of the file with the SHA-256 of each of the model's files, in the format of `sha256sum --check`."""
+
+
+def model_of_run(run: str) -> str | None:
+    """Return the folder of the model a finished run saved, or None where `run` is no run id."""
+    matching = [path for path in runs().glob(f"{run}*/{MODEL}") if path.is_dir()] if run.isalnum() else []
+    return str(matching[0]) if len(matching) == 1 else None
+
+
+def note_model_digests(folder: Path) -> str:
+    """Write the digests of the model that a run has saved in its folder, and return what was written."""
+    files = sorted(file for file in (folder / MODEL).rglob("*") if file.is_file() and file.name != "README.md")
+    text = "".join(f"{_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    write_atomically(folder / MODEL_DIGESTS, text)
+    return text
+
+
+def checked_model_of_run(run: str) -> str | None:
+    """Return the same as `model_of_run`, once its files are found to be those that the run saved.
+
+    It takes a second a GB of one core. `run` may also be the model's folder. A model of a version that noted no digests
+    is not looked at.
+
+    Raises:
+        CseError: One of them has changed, or is missing.
+    """
+    found = model_of_run(run)
+    notes = Path(found or run).absolute().parent / MODEL_DIGESTS
+    if Path(found or run).name == MODEL and notes.is_file():
+        with notes.open(encoding="utf-8", errors="replace") as lines:
+            for digest, _, name in (line.rstrip("\n").partition("  ") for line in lines):
+                file = notes.parent / name
+                if not file.is_file() or _sha256(file) != digest:
+                    what = "is not what the run saved" if file.is_file() else "is missing"
+                    raise CseError(
+                        f"{file} {what}: {notes} has another SHA-256",
+                        f"copy it back from a backup, or train again: cse run {notes.with_name(RECIPE)}",
+                    )
+    return found
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

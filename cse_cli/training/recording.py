@@ -1,0 +1,206 @@
+"""What is recorded of a run: what it is, its inputs and its outcome."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cse_cli.core.console import Observer
+from cse_cli.core.environment import environment, git_commit
+from cse_cli.core.identity import Identity
+from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
+from cse_cli.data.identity import engine_digest
+from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.validate import is_test_split
+from cse_cli.runs.model import MODEL_DIGESTS, note_model_digests
+from cse_cli.runs.record import ENVIRONMENT, MODEL, RESULT, About, RunRecord
+from cse_cli.training.build import Experiment, Job, Prepared
+from cse_cli.training.trainer import Trainer
+from registry import ENCODERS, hub
+from registry.types import Evaluator
+
+AVERAGE = "eval/avg"
+"""Metric by which tables of runs are sorted: `Result.average`."""
+_DIGITS = 4
+"""Decimals of averages in the metrics, which are means of scores rounded to two."""
+
+
+def about_run(job: Job, identity: Identity) -> About:
+    """Return what a new run of a job is."""
+    recipe, loaded = job.loaded.recipe, job.loaded
+    group = job.group or os.environ.get("MLFLOW_EXPERIMENT_NAME") or family(loaded.name, recipe.language)
+    paper = recipe.paper
+    return About(
+        name=job.name,
+        recipe=loaded.name,
+        source=str(loaded.path.absolute()),
+        seed=job.seed,
+        group=group,
+        parent=job.parent,
+        study=job.study,
+        search=job.search,
+        trial=job.trial,
+        confirms=job.confirms,
+        changes=loaded.changes,
+        tags=dict(job.tags),
+        note=recipe.description or recipe.title,
+        method=recipe.title.partition(",")[0],
+        encoder=Path(_model(recipe, recipe.evaluate.encoder)).name,
+        data=Path(recipe.data.named).name,
+        paper="" if paper is None else f"{paper.key}/{paper.table}/{paper.row}",
+        test_selected=_test_selected(recipe),
+        commits=hub.used(),
+        git=git_commit(loaded.path) or "",
+        identity=identity,
+        plan=job.plan,
+    )
+
+
+def family(name: str, language: str) -> str:
+    """Return the group of a recipe's runs: "mini/ifcl_en" for "mini/ifcl_en_no_tl".
+
+    It is the recipe's name up to its language. What follows is a variant, to be compared with the others.
+    """
+    before, found, _ = f"{name}_".partition(f"_{language}_")
+    return f"{before}_{language}" if found else name
+
+
+def record_inputs(record: RunRecord, prepared: Prepared) -> None:
+    """Record the environment and the digests of the data before the first step."""
+    recipe = prepared.job.loaded.recipe
+    record.file(ENVIRONMENT, json.dumps(environment(prepared.job.loaded.path), indent=1))
+    if prepared.text is not None:
+        source = recipe.data.named
+        record.dataset(Path(source).name, prepared.text.fingerprint, "training", source)
+    for name, digest in _fingerprints(prepared.experiment).items():
+        record.dataset(name, digest, "evaluation", name)
+
+
+def record_outcome(record: RunRecord, prepared: Prepared, result: Result, observer: Observer) -> None:
+    """Write scores and the typed result; unless the job is lean, also the selected model and what explains its scores.
+
+    A figure that cannot be drawn is a warning. `result.json` has every metric, the metrics those that a table shows.
+    """
+    record.metrics(final_metrics(result, prepared.experiment.evaluators), prepared.steps)
+    folder = record.path
+    if not prepared.job.lean:
+        prepared.experiment.scored.export(folder / MODEL, prepared.job.loaded.recipe.evaluate.max_length)
+        note_model_digests(folder)
+        record.file(MODEL_DIGESTS)
+        step = prepared.steps if result.selected_step is None else result.selected_step
+        about = {"recipe": result.recipe, "seed": str(result.seed), "encoder": result.model, "step": str(step)}
+        record.model(MODEL, prepared.job.name, about)
+        _explain(record, prepared, result, observer)
+    record.file(RESULT, result.to_json())
+
+
+def _explain(record: RunRecord, prepared: Prepared, result: Result, observer: Observer) -> None:
+    """Write the numbers behind the scores, and figures of what there is data for."""
+    evaluators, folder = prepared.experiment.evaluators, record.path
+    numbers = {name: evaluator.series() for name, evaluator in evaluators.items()}
+    write_series(numbers, folder / SERIES_FOLDER)
+    try:
+        from cse_cli.analysis.run_figures import draw_run  # matplotlib: only now, and it may not work
+
+        draw_run(result, numbers, folder / "figures", {name: list(e.fingerprints()) for name, e in evaluators.items()})
+    except Exception as error:
+        observer.warned(f"figures are missing: {type(error).__name__}: {error}")
+    for made in (SERIES_FOLDER, "figures"):
+        if (folder / made).is_dir():
+            record.file(made)
+
+
+def final_metrics(result: Result, evaluators: Mapping[str, Evaluator]) -> dict[str, float]:
+    """Return the metrics of a result: averages, and what a table shows of each evaluator.
+
+    Args:
+        result: Result of the run.
+        evaluators: Name → evaluator, which declares the metrics that a table shows.
+    """
+    averages = {
+        AVERAGE: result.average(),
+        "eval/untrained_avg": result.average(untrained=True),
+        "eval/gain": result.gain,
+    }
+    scores = {
+        f"eval/{name}.{metric}": result.scores[name][metric]
+        for name, evaluator in evaluators.items()
+        for metric in evaluator.shown_metrics()
+        if metric in result.scores[name]
+    }
+    known = {name: round(value, _DIGITS) for name, value in averages.items() if value is not None}
+    return {**known, **scores}
+
+
+def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, about: About) -> Result:
+    """Return everything that a leaderboard needs of a finished run."""
+    recipe = prepared.job.loaded.recipe
+    now = environment(prepared.job.loaded.path)
+    rate = None
+    if trainer is not None and trainer.progress.step_seconds > 0:
+        rate = trainer.progress.step * recipe.train.batch_size / trainer.progress.step_seconds
+    fingerprints = _fingerprints(prepared.experiment)
+    if prepared.text is not None:
+        fingerprints["training"] = prepared.text.fingerprint
+    assert about.identity is not None
+    return Result(
+        recipe=about.recipe,
+        source=about.source,
+        title=recipe.title,
+        identity=about.identity,
+        plan=about.plan,
+        started=about.created,
+        language=recipe.language,
+        seed=prepared.job.seed,
+        paper=None if recipe.paper is None else PaperRow(**recipe.paper.model_dump()),
+        model=_model(recipe, recipe.evaluate.encoder),
+        scores=scores,
+        untrained=trainer.progress.untrained if trainer else {},
+        curve=trainer.selection.curve if trainer else {},
+        selected_step=trainer.selection.step if trainer else None,
+        select=recipe.evaluate.select,
+        test_selected=about.test_selected,
+        steps=prepared.steps,
+        last_state=trainer.last_state if trainer else None,
+        fingerprints=fingerprints,
+        commits=hub.used(),
+        measures=trainer.measures if trainer else {},
+        versions=Versions(
+            cse=now["cse"], python=now["python"], torch=now["torch"], transformers=now["transformers"], git=now["git"],
+            engine=engine_digest(recipe),
+        ),
+        device=prepared.compute.describe(),
+        precision=prepared.compute.precision,
+        seconds=trainer.progress.seconds if trainer else 0.0,
+        sentences_per_second=rate,
+        speed=trainer.stepper.watch.speed() if trainer else None,
+        run_id=about.run_id,
+        finished=datetime.now(UTC),
+    )  # fmt: skip
+
+
+def _fingerprints(experiment: Experiment) -> dict[str, str]:
+    read = [evaluator.fingerprints() for evaluator in experiment.evaluators.values()]
+    return {name: digest for each in [experiment.scored.fingerprints(), *read] for name, digest in each.items()}
+
+
+def _model(recipe: Recipe, encoder: str) -> str:
+    """Return the model that an encoder starts from, through the encoders it is made of."""
+    return str(_with_model(recipe, encoder).get("model", ""))
+
+
+def _with_model(recipe: Recipe, encoder: str) -> Mapping[str, Any]:
+    """Return the parameters of the encoder that names the model."""
+    part = recipe.encoders[encoder]
+    inner = [str(part.params[r.parameter]) for r in ENCODERS[part.name].references if r.kind == "encoder"]
+    return part.params if "model" in part.params or not inner else _with_model(recipe, inner[0])
+
+
+def _test_selected(recipe: Recipe) -> bool:
+    if recipe.evaluate.select is None:
+        return False
+    return is_test_split(recipe.evaluators[recipe.evaluate.select.rpartition(".")[0]].params)
