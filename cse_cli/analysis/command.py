@@ -101,7 +101,7 @@ def compare(
     from cse_cli.analysis.compare_view import print_comparison
     from cse_cli.analysis.runs import find_methods
     from cse_cli.core.console import write_json
-    from cse_cli.tracking.reader import finished_results
+    from cse_cli.runs.index import finished_results
 
     methods = find_methods(runs, finished_results())
     document = comparison.compare(methods, metric or (), bootstrap, pairwise=pairwise, planned=planned)

@@ -118,15 +118,15 @@ class EncoderTable:
         paper = configuration.latest.paper
         answered = find_printed_row(paper.key, paper.table, paper.row) if paper else None
         printed = self.layout.printed_scores(answered) if answered else {}
-        scores: dict[str, Score] = {}
+        mode, scores = configuration.plan.mode, dict[str, Score]()
         for heading_column in self._columns:
             column = self._as_printed(heading_column, answered)
             values = self.layout.values(configuration, column)
             before = self.layout.values(configuration, column, untrained=True)
             if values and answered is None and before:
-                scores[column.heading] = score_against_untrained(values, before)
+                scores[column.heading] = score_against_untrained(values, before, mode)
             elif values:
-                scores[column.heading] = compare_with_printed(values, printed.get(column.heading))
+                scores[column.heading] = compare_with_printed(values, printed.get(column.heading), mode)
             if values and not configuration.judges(column.evaluator):
                 scores[column.heading] = scores[column.heading].with_p(None)
         return our_row(configuration, correct_row(scores, self.layout.ranking), answered, best_of)

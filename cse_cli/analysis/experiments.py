@@ -20,6 +20,7 @@ from cse_cli.analysis.runs import (
     shortened,
 )
 from cse_cli.core.identity import SHORT, Difference
+from cse_cli.core.plans import SeedPlan, plan_of
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, paper_average
 from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
 from cse_cli.runs.index import RecordedRun
@@ -83,6 +84,12 @@ class Configuration:
     def test_selected(self) -> bool:
         """Whether a test split selected the state of any run."""
         return any(result.test_selected for result in self.results)
+
+    @cached_property
+    def plan(self) -> SeedPlan:
+        """The recorded plan of the seeds, on which their test depends. Experiments that are pooled have none."""
+        pooled = len({result.experiment for result in self.results}) > 1
+        return SeedPlan("anytime") if pooled else plan_of(self.results)
 
     @property
     def stale(self) -> bool:

@@ -126,7 +126,8 @@ class _FieldTable:
         for column in self.layout.columns:
             asked = replace(column, metric=beside[0].score) if beside else column
             if values := self.layout.values(configuration, asked):
-                yield column.heading, compare_with_printed(values, beside[1].scores[column.heading] if beside else None)
+                printed = beside[1].scores[column.heading] if beside else None
+                yield column.heading, compare_with_printed(values, printed, configuration.plan.mode)
 
 
 def _other(configuration: Configuration) -> bool:

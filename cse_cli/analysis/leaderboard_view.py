@@ -136,13 +136,18 @@ def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
         place = f" · {', '.join(row.printed)}" if table.kind == "encoder" and row.printed and places else ""
         return row.name + (place if row.source in ("paper", "field") else "")
     settings = f" [{', '.join(row.settings)}]" if row.settings else ""
-    recipe = ", ".join(filter(None, (row.recipe, *row.copies)))
+    recipe = recipes_of(row)
     best = f" (best of {row.configurations})" if row.configurations > 1 else ""
     if table.kind == "field":
         return f"ours{settings}{best}"
     if table.kind == "encoder":
         return f"{recipe}{settings}{best}" if row.scores else f"cse run {row.recipe}"
     return f"ours: {recipe}{settings}, {row.model}"
+
+
+def recipes_of(row: ScoreRow) -> str:
+    """Return the names of all recipes that a row's runs come from."""
+    return ", ".join(filter(None, (row.recipe, *row.copies)))
 
 
 def compared_to(row: ScoreRow) -> str:
@@ -292,7 +297,7 @@ def _csv_rows(tables: Sequence[ScoreTable]) -> Iterator[list[object]]:
         for row in table.rows:
             place = (table.kind, table.encoder, row.language or table.language, row.paper or table.paper)
             about = (row.table or table.table, table.study, row.source, row.name, "; ".join(row.printed), row.answers)
-            recipe = (row.recipe, row.recipe_hash, row.experiment, "; ".join(row.settings), row.model)
+            recipe = (recipes_of(row) or None, row.recipe_hash, row.experiment, "; ".join(row.settings), row.model)
             for column, score in row.scores.items():
                 numbers = (score.n, score.mean, score.std, score.reference, score.difference, score.significant)
                 marks = ("; ".join(score.marks), score.implied, "; ".join(row.notes))

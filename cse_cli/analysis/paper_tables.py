@@ -25,7 +25,6 @@ from cse_cli.analysis.papers import (
 from cse_cli.analysis.runs import last_finished
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_row
-from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Score
 from cse_cli.recipe.cells import Cell, cell_tag, cells
@@ -57,6 +56,7 @@ def our_row(
         STALE: configuration.stale,
         NO_FILE: configuration.status == "missing",
         TEST_SELECTED: configuration.test_selected,
+        configuration.plan.text: configuration.plan.mode == "incomplete",
     }
     marks = {"stale": configuration.stale, "test_selected": configuration.test_selected}
     return ScoreRow(
@@ -151,7 +151,7 @@ def _beside_printed(
             beside = [one for one in shown if _answers(one, other)]
             values = _differences(configuration, beside, column, printed.table) if column.name in row.scores else ()
         if values:
-            found[column.name] = _compared(values, row.scores.get(column.name))
+            found[column.name] = _compared(values, row.scores.get(column.name), mode=configuration.plan.mode)
     return correct_row(found, _primary(printed.table))
 
 
@@ -339,7 +339,7 @@ def _cell_scores(
         else:
             values = _study_values(study.study, column, printed, configuration)
         if values:
-            same, mode = _same_encoder(configuration, printed), plan_of(configuration.results).mode
+            same, mode = _same_encoder(configuration, printed), configuration.plan.mode
             yield column.name, _compared(values, row.scores.get(column.name), same_encoder=same, mode=mode)
 
 
