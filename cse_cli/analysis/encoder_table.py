@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 
+from cse_cli.analysis.experiments import Configuration
 from cse_cli.analysis.paper_tables import our_row
 from cse_cli.analysis.papers import (
     Layout,
@@ -22,7 +23,6 @@ from cse_cli.analysis.papers import (
     printed_beside,
     reproduced,
 )
-from cse_cli.analysis.experiments import Configuration
 from cse_cli.core.multiple import correct_row
 from cse_cli.core.stats import Score, score_against_untrained, score_alone
 
@@ -50,7 +50,9 @@ class EncoderTable:
         ranked = sorted([*known, *ours], key=self._rank)
         open_recipes = [] if self.members else list(dict.fromkeys(row.recipe for row in ranked if row.recipe))
         chose = self._selecting(self.members)
-        heading = next((column.heading for column in self._columns if chose and column.evaluator == chose.evaluator), DEV)
+        heading = next(
+            (column.heading for column in self._columns if chose and column.evaluator == chose.evaluator), DEV
+        )
         return ScoreTable(
             kind="encoder",
             heading=f"{self.encoder} ({self.language}){f' [{self.layout.unit}]' if self.layout.unit else ''}",

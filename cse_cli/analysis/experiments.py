@@ -137,7 +137,11 @@ class Configuration:
 
 
 def configurations(
-    results: Iterable[Result], status_of: StatusOf | None = None, changes: ChangesOf | None = None, *, pool: bool = False
+    results: Iterable[Result],
+    status_of: StatusOf | None = None,
+    changes: ChangesOf | None = None,
+    *,
+    pool: bool = False,
 ) -> list[Configuration]:
     """Return the runs of each experiment together; scores on different evaluation data are never together.
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cse_cli.analysis.encoder_table import EncoderTable
+from cse_cli.analysis.experiments import Configuration
 from cse_cli.analysis.paper_tables import our_row
 from cse_cli.analysis.papers import Layout, ScoreRow, ScoreTable, compare_with_printed, encoder_of, layouts, model_name
-from cse_cli.analysis.experiments import Configuration
 from cse_cli.analysis.runs_here import RunsHere
 from cse_cli.core.multiple import correct_row
 from cse_cli.core.results import STS_TASKS

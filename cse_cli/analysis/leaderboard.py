@@ -168,7 +168,13 @@ def _check_encoder(name: str, ran: Iterable[Configuration]) -> None:
 
 
 def _paper_tables(
-    key: str, identifier: str, ran: Sequence[Configuration], runs: FinishedRuns, here: RunsHere, *, always: bool,
+    key: str,
+    identifier: str,
+    ran: Sequence[Configuration],
+    runs: FinishedRuns,
+    here: RunsHere,
+    *,
+    always: bool,
     pool: bool,
 ) -> Iterator[ScoreTable]:
     """Yield a paper's table once for each study with results, and with the runs that belong to none."""

@@ -28,9 +28,9 @@ from cse_cli.analysis.pages import (
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.analysis.papers import find_printed_row
 from cse_cli.analysis.report_study import study_page
+from cse_cli.analysis.reported import ReportedRun, find_reported_run, read_reported_run
 from cse_cli.analysis.reproduce import data_section, environment_section, recipe_section, reproduce, rerun_section
 from cse_cli.analysis.reproductions import compare_with_reproductions
-from cse_cli.analysis.reported import ReportedRun, find_reported_run, read_reported_run
 from cse_cli.analysis.runs import Method, by_seed, find_methods
 from cse_cli.core.formatting import counted, mean_text, seed_list, signed
 from cse_cli.core.results import Result

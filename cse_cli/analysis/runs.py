@@ -132,9 +132,7 @@ def changed_settings(result: Result) -> tuple[str, ...]:
     except CseError:
         return ()
     changes = [] if ran is None else recipe_changes([today, ran])
-    return tuple(
-        sorted(f"no {c.key}" if c.values[1] is None else f"{c.key}={_text(c.values[1])}" for c in changes)
-    )
+    return tuple(sorted(f"no {c.key}" if c.values[1] is None else f"{c.key}={_text(c.values[1])}" for c in changes))
 
 
 def shortened(settings: Sequence[str]) -> tuple[str, ...]:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 
-
 @pytest.fixture
 def nothing_here(monkeypatch, tmp_path):
     """A machine with neither models nor data of its own."""

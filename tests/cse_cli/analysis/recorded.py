@@ -39,7 +39,6 @@ def record(
     evaluators: Sequence[str] = ("stsb_dev", *STS_TASKS),
     keep: bool = True,
     asked: str | None = None,
-    parts: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> str:
@@ -53,17 +52,17 @@ def record(
         evaluators: What it scored.
         keep: Whether it keeps its sentence pairs.
         asked: Name of its recipe, if not that of `recipe`.
-        parts: Parts of its identity besides the settings.
         about: Fields of its `run.toml`.
-        changes: Fields of its result.
+        changes: Fields of its result, and parts of its identity.
     """
     loaded = load(recipe, [*overrides, f"train.seed={seed}"])
+    parts = {part: changes.pop(part) for part in ("text", "weights", "code") if part in changes}
     kept = {name: pairs(name, seed, noise) for name in evaluators}
     scores = {name: {"spearman": 100 * correlations(p["gold"], p["cosine"])["spearman"]} for name, p in kept.items()}
     plain: dict[str, Any] = {
         "recipe": asked or loaded.name,
         "source": "" if asked else str(loaded.path.absolute()),
-        "identity": Identity(settings=loaded.recipe.hash(), **(parts or {})),
+        "identity": Identity(**{"settings": changes.pop("recipe_hash", loaded.recipe.hash()), **parts}),
         "seed": seed,
         "scores": scores,
         "finished": START + timedelta(minutes=seed),

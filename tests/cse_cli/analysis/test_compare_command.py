@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from cse_cli.core.identity import Plan
-from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.jobs.running import cse
@@ -90,7 +89,10 @@ def test_the_metric_that_selects_states_is_shown_and_never_judges(capsys):
     for seed in range(4):
         for recipe in (A, B):
             record(
-                recipe, seed, scores={"stsb_dev": {"spearman": 60.0 + seed + (5 + seed / 10) * (recipe == B)}}, keep=False
+                recipe,
+                seed,
+                scores={"stsb_dev": {"spearman": 60.0 + seed + (5 + seed / 10) * (recipe == B)}},
+                keep=False,
             )
     (comparison,) = document(capsys, A, B)["comparisons"]
     (one,) = comparison["metrics"]

@@ -109,7 +109,8 @@ def test_an_incomplete_plan_waits_and_a_complete_one_is_tested():
         plan = Plan(seeds=(0, 1, 2), made=made)
         scores = {task: {"spearman": 70.0} for task in STS_TASKS}
         return [
-            result(s, scores={**scores, "stsb": {"spearman": 70.0 + s / 10}}, plan=plan, paper=None) for s in range(count)
+            result(s, scores={**scores, "stsb": {"spearman": 70.0 + s / 10}}, plan=plan, paper=None)
+            for s in range(count)
         ]
 
     before, after = datetime(2025, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
