@@ -26,7 +26,7 @@ import sysconfig
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ class _Module:
     file: str
     folders: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def root(self) -> str:
         """The folder from which its top-level package is imported."""
         place = Path(self.folders[0] if self.folders else self.file)
@@ -188,12 +188,16 @@ def _is_own(start: _Module, name: str) -> bool:
     top, first = name.partition(".")[0], start.name.partition(".")[0]
     if top == first:
         return True
-    if top in _BUILT_IN or top in sys.stdlib_module_names:
-        return False
+    return top not in _BUILT_IN and top not in sys.stdlib_module_names and _together(first, start.root, top)
+
+
+@cache
+def _together(first: str, root: str, top: str) -> bool:
+    """Return whether a top-level package came with another one, which is imported from the folder `root`."""
     other = _find(top)
-    if other is None or other.root != start.root:
+    if other is None or other.root != root:
         return False
-    return start.root not in _installed() or not _distributions(first).isdisjoint(_distributions(top))
+    return root not in _installed() or not _distributions(first).isdisjoint(_distributions(top))
 
 
 @cache

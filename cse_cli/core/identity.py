@@ -45,7 +45,8 @@ class Identity(BaseModel):
         settings: `Recipe.hash()`: the resolved recipe without seed and prose.
         text: SHA-256 of the training text. Empty without training.
         weights: Place in the recipe, such as "encoders.bert" → SHA-256 of the weights it starts from, for every model
-            that the recipe names.
+            that the recipe names. "encoders.bert.config" is its configuration and vocabulary. Files and data sets that
+            parts read, such as "encoders.words.file", have their content here, too.
         code: Component, such as "losses.info_nce" → digest of its module and of the modules of its own distribution
             that it imports, as syntax trees without docstrings.
     """

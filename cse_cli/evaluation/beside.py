@@ -8,10 +8,10 @@ from pathlib import Path
 
 from cse_cli.analysis.papers import Layout, ScoreRow, ScoreTable, layouts, merge_equal, model_name, printed_beside
 from cse_cli.analysis.papers import printed_rows as all_printed_rows
-from cse_cli.runs.model import model_of_run
 from cse_cli.core.stats import score_alone
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.tasks import Task
+from cse_cli.runs.model import model_of_run
 from registry.encoders.export import SETTINGS
 from registry.models import locate
 from registry.papers import AVERAGE

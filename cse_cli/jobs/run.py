@@ -9,14 +9,14 @@ from time import monotonic, sleep
 import torch.distributed as dist
 from rich.markup import escape
 
-from cse_cli.core.console import Observer, RunLines, Screen, SilentObserver, print_error
+from cse_cli.core.console import Observer, RunLines, Screen, SilentObserver, print_error, to_json
 from cse_cli.core.devices import choose
 from cse_cli.core.distributed import LostRankError, announce_failure, is_first_refused, joined
 from cse_cli.core.paths import require_home
 from cse_cli.core.processes import ProcessRank
 from cse_cli.core.results import Result
 from cse_cli.data.identity import identify_known
-from cse_cli.data.requirements import fetch, requirements
+from cse_cli.data.requirements import fetch
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import StudyOutcome, StudyPlan, plan_study, run_study
@@ -32,6 +32,7 @@ from cse_cli.jobs.view import (
     write_plans,
     write_results,
 )
+from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
 from cse_cli.recipe.unusual import unusual, unusual_study
@@ -115,12 +116,11 @@ def _run_left(
 def _tasks(jobs: Sequence[Job], *, accept_changed: bool) -> list[Task]:
     """Return jobs as tasks, those of one experiment with the plan of their seeds."""
     tasks = [Task(job, identify_known(job.loaded.recipe), accept_changed) for job in jobs]
-    recorded, by_recipe = all_runs(), defaultdict[str, list[Task]](list)
+    recorded, by_experiment = all_runs(), defaultdict[str, list[Task]](list)
     for task in tasks:
-        by_recipe[task.known.settings].append(task)
-    plans = [planned(same, recorded) for same in by_recipe.values()]
-    by_job = {(one.known.settings, one.job.seed): one for same in plans for one in same}
-    return [by_job[task.known.settings, task.job.seed] for task in tasks]
+        by_experiment[task.known.model_dump_json()].append(task)
+    planned_tasks = {experiment: iter(planned(same, recorded)) for experiment, same in by_experiment.items()}
+    return [next(planned_tasks[task.known.model_dump_json()]) for task in tasks]
 
 
 def _show_done(tasks: Sequence[Task], done: Mapping[Task, Result], screen: Screen) -> None:
@@ -142,7 +142,7 @@ def _download(recipes: Iterable[Recipe], screen: Screen, resume: str | None = No
     Raises:
         MissingError: None of them can have it all; what one of several lacks, its run says when its turn comes.
     """
-    different = {recipe.hash(): recipe for recipe in recipes}.values()
+    different = {to_json(recipe.resolved()): recipe for recipe in recipes}.values()
     missing: list[MissingError] = []
     for recipe in different:
         try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cse_cli.core.console import Observer, SilentObserver
+from cse_cli.core.formatting import differences
 from cse_cli.core.identity import Difference
 from cse_cli.core.results import Result
 from cse_cli.data.identity import identify_known
@@ -18,6 +19,7 @@ from cse_cli.jobs.executor import Executor
 from cse_cli.jobs.request import RunRequest, parse_tags
 from cse_cli.jobs.tasks import Task, finished, planned, run_tasks
 from cse_cli.recipe.cells import Cell, cell_tag, cells
+from cse_cli.recipe.schema import PROSE
 from cse_cli.recipe.study import Study, load_study
 from cse_cli.runs.index import RecordedRun, all_runs
 from cse_cli.runs.record import log_of
@@ -134,7 +136,7 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
     seeds = tuple(request.seed_list()) or study.seed_list
     different: dict[str, Cell] = {}
     for cell in made:
-        different.setdefault(cell.hash, cell)
+        _check_names(different.setdefault(cell.hash, cell), cell)
     parse_tags(request.tags)
     recorded = all_runs()
     runs = _runs(study, list(different.values()), seeds, request)
@@ -144,6 +146,22 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
     differing = {run.key: run.task.changes(recorded) for run in runs if run.task not in done}
     changed = {key: differences for key, differences in differing.items() if differences}
     return StudyPlan(name, study, tuple(made), seeds, runs, before, changed, request)
+
+
+def _check_names(one: Cell, other: Cell) -> None:
+    """Refuse two cells that differ only in the directories of models of one name, which have one hash.
+
+    Raises:
+        CseError: If they do.
+    """
+    first, second = (
+        {**cell.load(0).recipe.resolved(), **dict.fromkeys([*PROSE, "train", "data"])} for cell in (one, other)
+    )
+    if changed := [] if one is other else list(differences(first, second)):
+        raise CseError(
+            f"cells '{one.label}' and '{other.label}' differ only in directories of the same name: {changed[0]}",
+            "rename one of the directories",
+        )
 
 
 def _runs(study: Study, different: Sequence[Cell], seeds: Sequence[int], request: RunRequest) -> tuple[StudyRun, ...]:

@@ -9,8 +9,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -206,7 +204,10 @@ def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]
 
 
 def _without_folder(value: Any, kind: Literal["model", "file"]) -> Any:
-    """Return the bare name of a path. Hub ids, `owner/name`, and `package:name/path` stay whole."""
+    """Return the bare name of a path. Hub ids, `owner/name`, and `package:name/path` stay whole.
+
+    A directory called `model`, as in every run, keeps the name of the directory above it.
+    """
     if isinstance(value, list | tuple):
         return [_without_folder(each, kind) for each in value]
     if not isinstance(value, str):
@@ -214,7 +215,9 @@ def _without_folder(value: Any, kind: Literal["model", "file"]) -> Any:
     path = value.startswith((".", "/", "~")) or value.count("/") > 1
     if kind == "file":
         path = not value.startswith(("package:", "hf:"))
-    return Path(value).name or value if path else value
+    if not path:
+        return value
+    return "/".join(Path(value).parts[-2:]) if Path(value).name == "model" else Path(value).name or value
 
 
 class Train(Section):
@@ -368,7 +371,9 @@ class Recipe(Section):
         identity["data"] = data_identity(identity["data"])
         for keys, part in parts(self):
             if keys[0] != "evaluators":
-                table = reduce(getitem, keys, identity)
+                table: Any = identity
+                for key in keys:
+                    table = table[key]
                 table.update(part_identity(table, entry(keys, part)))
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -14,17 +14,18 @@ from cse_cli.core.paths import home
 from cse_cli.core.results import Result
 from cse_cli.data.batches import Batches
 from cse_cli.data.identity import identify
-from cse_cli.data.requirements import fetch, merged_requirements
+from cse_cli.data.requirements import fetch
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.stream import Stream, open_stream
 from cse_cli.evaluation.evaluate import evaluate
-from cse_cli.mirrors import mirrored
+from cse_cli.mirrors import follow
+from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.recipe.schema import PROSE
-from cse_cli.runs.claim import Busy, BusyError, Done, claim, claim_run
+from cse_cli.runs.claim import Busy, BusyError, Claimed, Done, claim, claim_run
 from cse_cli.runs.log import RunLog
 from cse_cli.runs.record import ENVIRONMENT, About, RunRecord, read_about, read_recipe
 from cse_cli.runs.signals import Terminated, ending
-from cse_cli.runs.system import sampled
+from cse_cli.runs.system import Sampler
 from cse_cli.training import checkpoint, room
 from cse_cli.training.build import Job, Prepared, resolve
 from cse_cli.training.recording import about_run, make_result, record_inputs, record_outcome
@@ -96,7 +97,7 @@ def execute(job: Job, observer: Observer) -> Result:
     if isinstance(record, Result):
         return record
     with (
-        mirrored(record), log, _messages(record, log), ending(record), sampled(record),
+        _mirrored(record), log, _messages(record, log), ending(record), _sampled(record),
         room.told_where_full(record.run_id, room.needed(prepared)), explain_lost_rank(),
     ):  # fmt: skip
         trainer = _trainer(prepared, record, log)
@@ -137,21 +138,31 @@ def _claim(prepared: Prepared, identity: Identity) -> RunRecord | Result:
             if claimed.run.result is None:
                 raise Pruned(claimed.run.reason)
             return claimed.run.result
-        own.append(record := claimed.record)
-        try:
-            if claimed.resumed:
-                _check_same(record.about, job, identity)
-            if not (record.path / ENVIRONMENT).exists():
-                record_inputs(record, prepared)
-        except BaseException:
-            record.close()
-            raise
-        return record.about
+        _begin(claimed, prepared, identity)
+        own.append(claimed.record)
+        return claimed.record.about
 
     taken = run_on_rank0(take)
     if isinstance(taken, Result):
         return taken
     return own[0] if own else RunRecord(taken, None)
+
+
+def _begin(claimed: Claimed, prepared: Prepared, identity: Identity) -> None:
+    """Check that a resumed run is the same experiment, and record the inputs of a run that has not recorded them.
+
+    Raises:
+        CseError: If the experiment changed. The run's lock is released.
+    """
+    record = claimed.record
+    try:
+        if claimed.resumed:
+            _check_same(record.about, prepared.job, identity)
+        if not (record.path / ENVIRONMENT).exists():
+            record_inputs(record, prepared)
+    except BaseException:
+        record.close()
+        raise
 
 
 def _check_same(about: About, job: Job, identity: Identity) -> None:
@@ -198,6 +209,31 @@ def _trainer(prepared: Prepared, record: RunRecord, observer: Observer) -> Train
         )
     )
     return trainer
+
+
+@contextmanager
+def _mirrored(record: RunRecord) -> Iterator[None]:
+    """Send the run to its mirrors, from the first process."""
+    if rank() > 0:
+        yield
+        return
+    follower = follow(record.about)
+    try:
+        yield
+    finally:
+        follower.close()
+
+
+@contextmanager
+def _sampled(record: RunRecord) -> Iterator[None]:
+    """Record samples of the machine, from the first process."""
+    sampler = Sampler(record)
+    if rank() == 0:
+        sampler.start()
+    try:
+        yield
+    finally:
+        sampler.stop()
 
 
 @contextmanager

@@ -1,0 +1,232 @@
+"""Sends the events of one run to one mirror, from the offset of the last event that was sent."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from cse_cli.core.environment import without_password
+from cse_cli.mirrors.mirror import GoneError, Mirror, RefusedError, State, Target, state_file
+from cse_cli.runs.events import ENDS, FILE, Event, read_events
+from cse_cli.runs.lock import FileLock, is_held
+from cse_cli.runs.record import About, lock_of, read_about
+from registry.errors import CseError
+
+STEP_SECONDS = 10.0
+"""Time for a batch of events, also if the tracker does not answer."""
+UPLOAD_SECONDS = 120.0
+"""Time for a file, and for creating a database."""
+_PARENT_SECONDS = 10.0
+_BATCH = 500
+_UPLOADS = ("file", "model")
+_FIELDS = {
+    "metrics": {"step", "values"},
+    "system": {"values"},
+    "tags": {"values"},
+    "dataset": {"name", "digest", "context", "source"},
+    "file": {"name"},
+    "model": {"name", "title", "about"},
+}
+"""Fields without which an event counts as damaged."""
+
+Batch = list[tuple[Event, int]]
+"""Events, each with the offset behind it."""
+
+
+class NewEvents:
+    """The events of a run behind an offset, with each step of a metric once.
+
+    A resumed run repeats the steps after its last checkpoint, with equal values. Later repetitions are left out.
+
+    Args:
+        folder: Directory of the run.
+        offset: Events up to here were sent.
+    """
+
+    def __init__(self, folder: Path, offset: int) -> None:
+        self._folder, self._offset, self._position = folder, offset, 0
+        self._seen: dict[str, set[int]] = {}
+
+    def read(self) -> Iterator[tuple[Event, int]]:
+        """Yield the events that were not read before, each with the offset behind it."""
+        for event, offset in read_events(self._folder, self._position):
+            self._position = offset
+            checked = self._checked(event)
+            if offset > self._offset:
+                yield checked, offset
+
+    def _checked(self, event: Event) -> Event:
+        if not _FIELDS.get(event.kind, set()) <= event.data.keys():
+            return Event("damaged", event.time, {})
+        return self._once(event) if event.kind == "metrics" else event
+
+    def _once(self, event: Event) -> Event:
+        step, new = int(event.data["step"]), {}
+        for key, value in event.data["values"].items():
+            steps = self._seen.setdefault(key, set())
+            if step not in steps:
+                steps.add(step)
+                new[key] = float(value)
+        return replace(event, data={"step": step, "values": new})
+
+
+class Sender:
+    """Sends one run to one mirror. Only one sender of all processes is at work for a run: it holds a lock.
+
+    Args:
+        about: What the run is.
+        kind: The mirror.
+        allow: Called before each step with the seconds that it may take.
+    """
+
+    def __init__(self, about: About, kind: type[Mirror], allow: Callable[[float], None] = lambda _: None) -> None:
+        self._about, self._kind, self._allow = about, kind, allow
+        self._lock = FileLock(state_file(about.run_id, kind.name).with_suffix(".lock"))
+        self._mirror: Mirror | None = None
+        self._state = State(uri="")
+        self._refused = False
+
+    def begin(self, seconds: float = 0.0) -> bool:
+        """Acquire the lock, and return whether that succeeded: another process or thread may send the run."""
+        return self._lock.acquire(seconds)
+
+    def end(self) -> None:
+        """Close the mirror and release the lock."""
+        self._drop()
+        self._lock.release()
+
+    def send(self) -> int:
+        """Send all new events, and return their number. After an exception, the next call continues behind the last.
+
+        Raises:
+            GoneError: If the run was deleted in the tracker.
+        """
+        sent = 0
+        try:
+            if self._mirror is None:
+                self._mirror = self._open()
+            for batch in self._batches():
+                self._allow(UPLOAD_SECONDS if batch[0][0].kind in _UPLOADS else STEP_SECONDS)
+                self._deliver(self._mirror, [event for event, _ in batch])
+                self._state.offset = batch[-1][1]
+                self._state.ended = batch[-1][0].kind in (*ENDS, "lost")
+                self._state.write(self._about.run_id, self._kind.name)
+                sent += len(batch)
+        except GoneError as error:
+            self._drop()
+            if self._kind.connect() == self._target:
+                self._give_up(error)
+            return sent + self.send()  # another database took the place of the one that had the run
+        except Exception:
+            self._drop()
+            raise
+        return sent
+
+    def _open(self) -> Mirror:
+        self._allow(UPLOAD_SECONDS)
+        self._target = self._kind.connect()
+        self._allow(STEP_SECONDS)
+        state = State.read(self._about.run_id, self._kind.name)
+        if state is None or not state.is_in(self._target):
+            state = State(uri=self._target.uri, database=self._target.database)
+        if state.gone:
+            raise GoneError(state.gone)
+        mirror = self._kind(self._about, self._target)
+        parent = "" if state.id else parent_id(self._about, self._kind, self._target)
+        state.id = mirror.open(state.id, parent)
+        state.write(self._about.run_id, self._kind.name)
+        self._state, self._events = state, NewEvents(self._about.path, state.offset)
+        return mirror
+
+    def _batches(self) -> Iterator[Batch]:
+        """Yield the new events: many small ones, or one that uploads something."""
+        batch: Batch = []
+        for event, offset in self._events.read():
+            if batch and (len(batch) == _BATCH or {event.kind, batch[-1][0].kind} & {*_UPLOADS}):
+                yield batch
+                batch = []
+            batch.append((event, offset))
+        if batch:
+            yield batch
+        if not self._state.ended and is_held(lock_of(self._about.run_id)) is False:
+            # The process is gone. It may have appended events just before.
+            yield [*self._events.read()] or [(Event("lost", _last_change(self._about), {}), self._state.offset)]
+
+    def _deliver(self, mirror: Mirror, events: list[Event]) -> None:
+        """Send events, one by one if there is one among them that the tracker refuses."""
+        try:
+            mirror.send(events)
+        except RefusedError as error:
+            if len(events) > 1:
+                for event in events:
+                    self._deliver(mirror, [event])
+            elif not self._refused:
+                self._refused = True
+                warn(
+                    f"{self._kind.name} refuses a record of run {self._about.short} and gets the others: "
+                    f"{events[0].kind}: {reason(error)}"
+                )
+
+    def _give_up(self, error: GoneError) -> None:
+        state = State.read(self._about.run_id, self._kind.name) or self._state
+        if not state.gone:
+            state.uri, state.database, state.gone = self._target.uri, self._target.database, reason(error)
+            state.write(self._about.run_id, self._kind.name)
+            warn(
+                f"run {self._about.short} ({self._about.name}) is no longer sent to {self._kind.name}: {state.gone}. "
+                "Its record is complete here; `cse runs sync --again` sends it anew"
+            )
+        raise error
+
+    def _drop(self) -> None:
+        if self._mirror is not None:
+            with suppress(Exception):  # what it had is sent again
+                self._mirror.close()
+            self._mirror = None
+
+
+def parent_id(about: About, kind: type[Mirror], target: Target) -> str:
+    """Return the ID of a run's parent in a mirror, or an empty string. A parent that is not there yet is sent first."""
+    try:
+        parent = read_about(about.parent) if about.parent else None
+    except CseError:
+        parent = None  # the run was imported without it
+    if parent is None:
+        return ""
+    until = time.monotonic() + _PARENT_SECONDS
+    while not (found := _id_there(parent, kind, target)) and time.monotonic() < until:
+        sender = Sender(parent, kind)
+        if sender.begin(0.2):  # else another process is creating it
+            try:
+                sender.send()
+            except GoneError:
+                return ""
+            finally:
+                sender.end()
+    return found
+
+
+def _id_there(about: About, kind: type[Mirror], target: Target) -> str:
+    state = State.read(about.run_id, kind.name)
+    return state.id if state is not None and state.is_in(target) and not state.gone else ""
+
+
+def reason(error: Exception) -> str:
+    """Return what an error says, on one line."""
+    text = error.message if isinstance(error, CseError) else str(error)
+    return without_password(text.strip().partition("\n")[0] or type(error).__name__)[:200]
+
+
+def warn(message: str) -> None:
+    """Print a warning."""
+    sys.stderr.write(f"warning: {message}\n")
+
+
+def _last_change(about: About) -> float:
+    with suppress(OSError):
+        return (about.path / FILE).stat().st_mtime
+    return about.created.timestamp()

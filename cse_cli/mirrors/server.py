@@ -1,0 +1,19 @@
+"""MLflow's server, which ends with the process that started it: `python -m cse_cli.mirrors.server PARENT OPTIONS`."""
+
+from __future__ import annotations
+
+import sys
+
+from cse_cli.core.processes import end_with_parent
+
+
+def main(parent: int, options: list[str]) -> None:
+    """Serve until a signal, or until the process `parent` has ended, even if that one was killed."""
+    end_with_parent(parent)
+    from mlflow.cli import cli
+
+    cli(["server", *options], prog_name="mlflow")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

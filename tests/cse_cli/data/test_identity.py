@@ -1,0 +1,353 @@
+"""The four parts of an identity, what changes them and what does not; digests that are kept."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from cse_cli.core import digests
+from cse_cli.data.identity import ENGINE, columns_read, engine_digest, identify, identify_known
+from cse_cli.data.requirements import Availability
+from cse_cli.data.sources import open_text, text_fingerprint
+from cse_cli.data.stream import open_stream
+from cse_cli.recipe.load import load
+from cse_cli.recipe.schema import Data
+from cse_cli.training.build import resolve
+from registry import LOSSES, hub
+from registry.errors import CseError, MissingError
+from registry.model_files import settings_sha256
+from tests.tiny import sentences, tiny_bert, word_vectors
+
+RECIPE = """\
+title = "t"
+[data]
+file = "{text}"
+[encoders.online]
+name = "transformer"
+model = "{model}"
+[views.anchor]
+[views.positive]
+[losses.info_nce]
+[train]
+steps = 2
+batch_size = 4
+"""
+TEACHER = """\
+[encoders.teacher]
+name = "transformer"
+model = "{teacher}"
+[views.taught]
+encoder = "teacher"
+[losses.taught]
+name = "info_nce"
+views = {{ anchor = "anchor", positive = "taught" }}
+"""
+
+
+@pytest.fixture
+def parts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny_bert(tmp_path / "a", name="bert")
+    tiny_bert(tmp_path / "a", name="teacher", seed=1)
+    (tmp_path / "a" / "t.txt").write_text("".join(f"{line}\n" for line in sentences()))
+    return tmp_path
+
+
+def written(folder, changes=(), extra=""):
+    """Return the recipe of a folder that has models and text of its own."""
+    places = {"text": folder / "t.txt", "model": folder / "bert", "teacher": folder / "teacher"}
+    path = folder / "r.toml"
+    path.write_text((RECIPE + extra).format(**places), encoding="utf-8")
+    return load(str(path), list(changes)).recipe
+
+
+def copied(parts, name="b"):
+    shutil.copytree(parts / "a", parts / name)
+    return parts / name
+
+
+def changed_weights(folder):
+    path = folder / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def differences(one, other):
+    return [(each.part, each.name) for each in identify(one).differences(identify(other))]
+
+
+def test_all_parts_in_another_folder_are_the_same_experiment(parts):
+    one, other = written(parts / "a", extra=TEACHER), written(copied(parts), extra=TEACHER)
+    found = identify(one)
+    assert identify(other) == found
+    assert found.weights.keys() == {
+        "encoders.online", "encoders.online.config", "encoders.teacher", "encoders.teacher.config",
+    }  # fmt: skip
+    assert found.code.keys() == {"encoders.online", "encoders.teacher", "losses.info_nce", "losses.taught"}
+
+
+def test_changed_weights_of_a_teacher_are_named(parts):
+    one = written(parts / "a", extra=TEACHER)
+    other = copied(parts)
+    changed_weights(other / "teacher")
+    assert differences(one, written(other, extra=TEACHER)) == [("weights", "encoders.teacher")]
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json"])
+def test_a_changed_model_folder_is_another_experiment(parts, file):
+    one = written(parts / "a")
+    before = identify(one)
+    path = parts / "a" / "bert" / file
+    path.write_text(path.read_text().replace("0.1", "0.2").replace('"green"', '"gruen"'))
+    assert [each.name for each in before.differences(identify(one))] == ["encoders.online.config"]
+    other = copied(parts)
+    changed_weights(other / "bert")
+    assert differences(one, written(other)) == [("weights", "encoders.online")]
+
+
+def test_what_a_library_notes_of_itself_does_not_count(parts):
+    folder = parts / "a" / "bert"
+    before = settings_sha256(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"transformers_version": "9", "_name_or_path": "x"}))
+    assert settings_sha256(folder) == before
+
+
+def test_random_weights_have_a_configuration_only(parts):
+    recipe = written(parts / "a", ["encoders.online.random_weights=true"])
+    changed_weights(parts / "a" / "bert")
+    assert identify(recipe).weights.keys() == {"encoders.online.config"}
+
+
+def test_another_text_of_the_same_name_is_another_experiment(parts):
+    one, other = written(parts / "a"), written(copied(parts))
+    (parts / "b" / "t.txt").write_text("".join(f"{line}\n" for line in sentences(seed=1)))
+    assert differences(one, other) == [("text", "")]
+    assert one.hash() == other.hash()
+    assert differences(one, written(parts / "a", ["data.limit=5"])) == [("settings", ""), ("text", "")]
+
+
+def test_the_text_is_that_of_the_run(parts):
+    recipe = load("quickstart").recipe
+    assert columns_read(recipe) == resolve(recipe, 0).columns == {"text", "translation"}
+    assert identify(recipe).text == open_text(recipe.data, columns_read(recipe)).fingerprint
+    data = Data(dataset=("graded_pairs",), limit=7)
+    assert text_fingerprint(data, {"text"}) == open_text(data, {"text"}).fingerprint
+
+
+def test_text_that_was_read_is_not_read_again(parts, monkeypatch):
+    recipe = written(parts / "a")
+    first = identify(recipe).text
+    for name in ("_read", "_open"):
+        monkeypatch.setattr(f"cse_cli.data.files.{name}", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("cse_cli.data.sources.checksum", lambda *_: pytest.fail("the rows were read"))
+    assert identify(recipe).text == first
+
+
+@pytest.mark.parametrize("kind", ["missing", "damaged"])
+def test_a_note_of_the_text_that_is_no_use_is_made_again(parts, home, kind):
+    recipe = written(parts / "a")
+    first = identify(recipe).text
+    (note,) = (home / "cache" / "text").glob("*.json")
+    whole = note.read_text()
+    note.unlink() if kind == "missing" else note.write_text(whole.replace('"rows": 8', '"rows": 9'))
+    with pytest.warns(UserWarning, match="made again"):
+        assert identify(recipe).text == first
+    assert note.read_text() == whole
+
+
+def test_a_recipe_without_training_has_no_text(parts):
+    recipe = written(parts / "a", ["train.steps=0"])
+    (parts / "a" / "t.txt").unlink()
+    assert identify(recipe).text == ""
+
+
+def test_a_stream_counts_with_its_content(parts):
+    changes = ["data.streaming=true"]
+    one, other = written(parts / "a", changes), written(copied(parts), changes)
+    assert identify(one) == identify(other)
+    assert identify(one).text == open_stream(one.data, {"text"}).fingerprint
+    (parts / "b" / "t.txt").write_text((parts / "a" / "t.txt").read_text().swapcase())
+    assert differences(one, other) == [("text", "")]
+
+
+def test_a_stream_of_the_hub_counts_with_its_commit(parts, monkeypatch):
+    from cse_cli.data.stream import _digest
+
+    monkeypatch.setattr("cse_cli.data.stream.cache_folder", lambda: parts / "hub")
+    addresses = [f"hf://datasets/me/set@{commit}/data/a.parquet" for commit in ("1" * 40, "2" * 40)]
+    cached = parts / "hub" / "datasets--me--set" / "snapshots" / ("1" * 40) / "data" / "a.parquet"
+    assert _digest([cached]) == _digest(addresses[:1]) != _digest(addresses[1:])
+
+
+def test_a_file_that_a_part_reads_counts(parts):
+    vectors = word_vectors(parts / "vectors.txt")
+    extra = TEACHER.replace("transformer", "word_vectors").replace("model =", "file =")
+
+    def recipe(file):
+        return written(parts / "a", extra=extra.replace("{teacher}", str(file)))
+
+    before = identify(recipe(vectors))
+    moved = vectors.rename(parts / "a" / "vectors.txt")
+    assert identify(recipe(moved)) == before
+    word_vectors(moved, seed=1)
+    assert [each.name for each in before.differences(identify(recipe(moved)))] == ["encoders.teacher.file"]
+
+
+def test_a_data_set_that_a_part_reads_counts(parts, monkeypatch):
+    augment = '[[views.positive.augment]]\nname = "nearest_sentence"\ndataset = "tatoeba_open"\n'
+    recipe = written(parts / "a", extra=augment)
+    place = "views.positive.augment[0].dataset"
+    found = identify(recipe).weights[place]
+    assert len(found) == 64
+    assert columns_read(recipe) == {"text"}
+    monkeypatch.setattr("cse_cli.data.identity.availability", lambda one: Availability(one, "missing"))
+    assert identify_known(recipe).weights[place] is None
+
+
+def test_hub_ids_stay_and_folders_go(parts):
+    def hashed(model):
+        return written(parts / "a", [f"encoders.online.model={model}"]).hash()
+
+    assert hashed("/x/bert") == hashed("~/y/z/bert/") == hashed("./bert") == hashed("bert")
+    assert len({hashed("bert"), hashed("me/bert"), hashed("you/bert")}) == 3
+
+
+def test_files_of_evaluators_stay_in_the_settings(parts):
+    extra = '[evaluators.own]\nname = "sts"\nfile = "{}"\n'
+    hashes = {written(parts / "a", extra=extra.format(f"/{name}/dev.tsv")).hash() for name in "xy"}
+    assert len(hashes) == 2
+
+
+def test_an_edited_loss_of_a_plug_in_is_named(parts, monkeypatch):
+    monkeypatch.setattr(LOSSES, "_entries", {entry.name: entry for entry in LOSSES})
+    monkeypatch.syspath_prepend(str(parts))
+    example = Path(__file__).parents[2] / "plugin_example" / "cse_uniformity" / "uniformity.py"
+    plugin = parts / "own_uniformity.py"
+    source = example.read_text()
+    plugin.write_text(source)
+    importlib.import_module("own_uniformity")
+    try:
+        recipe = written(parts / "a", extra="[losses.uniformity]\n")
+        before = identify(recipe)
+        plugin.write_text(f"# edited\n\n{source.replace('Spread', 'Strew')}")
+        assert identify(recipe) == before
+        plugin.write_text(source.replace("pow(2)", "pow(4)"))
+        after = identify(recipe)
+        assert [str(each) for each in before.differences(after)] == ["code of losses.uniformity"]
+        assert after.experiment != before.experiment
+    finally:
+        del sys.modules["own_uniformity"]
+
+
+def test_what_is_not_here_is_unknown_and_matches_anything(parts):
+    recipe = written(parts / "a", extra=TEACHER)
+    whole = identify(recipe)
+    assert identify_known(recipe).matches(whole)
+    shutil.rmtree(parts / "a" / "teacher")
+    (parts / "a" / "t.txt").unlink()
+    known = identify_known(recipe)
+    assert known.unknown == ["text", "encoders.teacher", "encoders.teacher.config"]
+    assert known.matches(whole)
+    assert not known.matches(whole.model_copy(update={"weights": {**whole.weights, "encoders.online": "x"}}))
+    assert not known.matches(whole.model_copy(update={"weights": {}}))
+    assert not known.matches(whole.model_copy(update={"code": {}}))
+    assert not known.matches(whole.model_copy(update={"settings": "x"}))
+    with pytest.raises(MissingError, match=r"text, encoders\.teacher"):
+        identify(recipe)
+    assert not identify_known(recipe, text="x").matches(whole)
+
+
+def test_nothing_is_fetched(parts, monkeypatch):
+    monkeypatch.setattr(hub, "fetch", lambda *_, **__: pytest.fail("fetched"))
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("asked the network"))
+    recipe = written(parts / "a", ["encoders.online.model=someone/bert"])
+    assert identify_known(recipe).weights == {"encoders.online": None, "encoders.online.config": None}
+
+
+def test_the_engine_is_code_that_exists(parts, monkeypatch):
+    recipe = load("quickstart").recipe
+    before = engine_digest(recipe)
+    assert engine_digest(written(parts / "a")) != before
+    monkeypatch.setattr("cse_cli.data.identity.ENGINE", ENGINE[1:])
+    assert engine_digest(recipe) != before
+
+
+# --- digests that are kept --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Forget what this process knows; return the files that are read."""
+    seen: list[str] = []
+    real = digests.model_files.sha256_of
+    monkeypatch.setattr(digests, "_known", {})
+    monkeypatch.setattr(digests.model_files, "sha256_of", lambda file: seen.append(file.name) or real(file))
+    return seen
+
+
+def test_a_file_is_read_once_by_all_processes(tmp_path, reads, monkeypatch):
+    file = tmp_path / "f"
+    file.write_bytes(b"one")
+    assert digests.sha256(file) == digests.sha256(file)
+    monkeypatch.setattr(digests, "_known", {})
+    digests.sha256(file)
+    assert reads == ["f"]
+
+
+def test_a_file_replaced_by_one_of_the_same_size_and_time_is_read(tmp_path, reads):
+    file, other = tmp_path / "f", tmp_path / "other"
+    file.write_bytes(b"one")
+    first = digests.sha256(file)
+    other.write_bytes(b"two")
+    stat = file.stat()
+    os.utime(other, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    other.replace(file)
+    assert digests.sha256(file) != first
+    file.write_bytes(b"one")
+    assert digests.sha256(file) == first
+
+
+@pytest.mark.parametrize("damage", [lambda text: text[:-9], lambda text: text.replace("a", "b"), lambda _: "[]"])
+def test_a_damaged_cache_is_not_used(tmp_path, home, reads, monkeypatch, damage):
+    file = tmp_path / "f"
+    file.write_bytes(gzip.compress(b"one"))
+    first = digests.sha256(file)
+    cache = home / "cache" / "digests.json"
+    cache.write_text(damage(cache.read_text()))
+    monkeypatch.setattr(digests, "_known", {})
+    assert digests.sha256(file) == first
+    assert reads == ["f", "f"]
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, home, reads):
+    home.write_text("a file in the way")
+    file = tmp_path / "f"
+    file.write_bytes(b"one")
+    assert digests.sha256(file) == digests.sha256(file)
+    assert reads == ["f"]
+
+
+def test_files_that_are_gone_leave_the_cache(tmp_path, home, reads):
+    for name in "ab":
+        (tmp_path / name).write_bytes(name.encode())
+        digests.sha256(tmp_path / name)
+    (tmp_path / "a").unlink()
+    (tmp_path / "b").write_bytes(b"new")
+    digests.sha256(tmp_path / "b")
+    assert [key.split("\n")[1] for key in digests._read(home / "cache" / "digests.json")] == [str(tmp_path / "b")]
+
+
+def test_an_unreadable_text_is_a_message(parts):
+    recipe = written(parts / "a")
+    (parts / "a" / "t.txt").write_bytes(b"a\xff\n")
+    with pytest.raises(CseError, match=r"t\.txt:1"):
+        identify_known(recipe)
