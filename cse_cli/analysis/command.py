@@ -18,6 +18,13 @@ LEADERBOARD_EPILOG = (
 )
 
 
+class Pool(StrEnum):
+    """What makes runs the seeds of one row."""
+
+    EXPERIMENT = "experiment"
+    SETTINGS = "settings"
+
+
 class Format(StrEnum):
     """What is written to stdout."""
 
@@ -37,6 +44,9 @@ def leaderboard(
     language: Annotated[str | None, typer.Option(help="Only this language, e.g. en.")] = None,
     recipe: Annotated[str | None, typer.Option(help="Only runs of this recipe: every configuration of it.")] = None,
     field: Annotated[bool, typer.Option("--field", help="The field's public list, and what answers each row.")] = False,
+    pool: Annotated[
+        Pool, typer.Option(help="Merge runs with equal settings, also if text, weights or code differ: settings.")
+    ] = Pool.EXPERIMENT,
     output: Annotated[Format, typer.Option("--format", help="How it is written.")] = Format.TABLE,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page to this file instead.")] = None,
 ) -> None:
@@ -48,8 +58,8 @@ def leaderboard(
     from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, read_finished_runs, score_tables
     from cse_cli.analysis.leaderboard_view import WRITERS, print_tables, write_page
 
-    find_tables(paper, table)  # unknown names are told before the store is read
-    query = LeaderboardQuery(paper, table, encoder, language, recipe, field)
+    find_tables(paper, table)  # unknown names are reported before the runs are read
+    query = LeaderboardQuery(paper, table, encoder, language, recipe, field, pool is Pool.SETTINGS)
     runs = read_finished_runs()
     tables = score_tables(runs, query)
     if html is not None:

@@ -49,10 +49,8 @@ class EncoderTable:
         untrained = self._untrained([configuration for configuration, _ in chosen])
         ranked = sorted([*known, *ours], key=self._rank)
         open_recipes = [] if self.members else list(dict.fromkeys(row.recipe for row in ranked if row.recipe))
-        chose = self._selecting(self.members)
-        heading = next(
-            (column.heading for column in self._columns if chose and column.evaluator == chose.evaluator), DEV
-        )
+        dev = self._selecting(self.members)
+        remark = CHOSEN.format(self._heading(dev), f"{dev.evaluator}.{dev.metric}") if dev else None
         return ScoreTable(
             kind="encoder",
             heading=f"{self.encoder} ({self.language}){f' [{self.layout.unit}]' if self.layout.unit else ''}",
@@ -60,9 +58,12 @@ class EncoderTable:
             language=self.language,
             columns=tuple(column.heading for column in self._columns),
             rows=(*untrained, *_with_empty(ranked, open_recipes)),
-            remarks=(CHOSEN.format(heading, f"{chose.evaluator}.{chose.metric}"),) if chose else (),
+            remarks=(remark,) if remark else (),
             command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
         )
+
+    def _heading(self, dev: LayoutColumn) -> str:
+        return next((column.heading for column in self.layout.columns if column.evaluator == dev.evaluator), dev.heading)
 
     def _rank(self, row: ScoreRow) -> tuple[bool, float, str]:
         score = row.scores.get(self.layout.ranking)

@@ -142,13 +142,10 @@ def _with_field(ran: Sequence[Configuration], query: LeaderboardQuery, here: Run
 
 def _check_runs(query: LeaderboardQuery, results: Sequence[Result]) -> None:
     """Refuse a recipe and a language that no run and nothing here has."""
-    if query.recipe is not None and not any(is_of_recipe(result, query.recipe) for result in results):
-        if not is_file(find(query.recipe)):
-            ran = {recipe_name(result.recipe) for result in results}
-            near = suggestion(recipe_name(query.recipe), [*ran, *all_recipes()])
-            raise UnknownNameError(
-                f"no run and no recipe is called '{query.recipe}'.{near}", "`cse list recipes` shows all"
-            )
+    asked = query.recipe
+    if asked is not None and not any(is_of_recipe(one, asked) for one in results) and not is_file(find(asked)):
+        near = suggestion(recipe_name(asked), [*(recipe_name(one.recipe) for one in results), *all_recipes()])
+        raise UnknownNameError(f"no run and no recipe is called '{asked}'.{near}", "`cse list recipes` shows all")
     found = [*(result.language for result in results), *(row.language for row in printed_rows())]
     known = {language for language in found if language}
     if query.language is not None and query.language not in known:

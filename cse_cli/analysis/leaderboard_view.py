@@ -282,8 +282,8 @@ def to_latex(tables: Sequence[ScoreTable]) -> str:
 
 _CSV = (
     "kind", "encoder", "language", "paper", "table", "study", "source", "name", "printed", "answers", "recipe",
-    "recipe_hash", "experiment", "settings", "model", "column", "n", "mean", "std", "reference", "difference", "significant", "marks",
-    "implied", "notes", "here",
+    "recipe_hash", "experiment", "settings", "model", "column", "n", "mean", "std", "reference", "difference",
+    "significant", "marks", "implied", "notes", "here",
 )  # fmt: skip
 
 

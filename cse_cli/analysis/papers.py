@@ -318,7 +318,7 @@ class Layout:
         return {(column.evaluator, column.metric) for column in own}
 
     def values(self, configuration: Configuration, column: LayoutColumn, *, untrained: bool = False) -> list[float]:
-        """Return a column of our runs, of every seed; nothing if one lacks it, or if an average has a selecting score."""
+        """Return a column of our runs, of every seed, or nothing if one lacks it or a selecting score is averaged."""
         if column.evaluator == AVERAGE:
             averaged = self.averaged or self.evaluators
             if not configuration.test_selected and not all(map(configuration.judges, averaged)):

@@ -15,7 +15,9 @@ from pydantic import BaseModel, ConfigDict
 
 from cse_cli.core.identity import SHORT
 from cse_cli.core.results import Result
+from cse_cli.recipe.catalog import RecipeFacts, recipe_facts
 from cse_cli.recipe.files import all_recipes, real_path, recipe_name
+from cse_cli.recipe.schema import data_identity
 from cse_cli.runs.index import RecordedRun, all_runs, find_run
 from cse_cli.runs.record import read_recipe
 from registry.errors import CseError, UnknownNameError, suggestion
@@ -44,30 +46,19 @@ def newest_experiment(runs: Sequence[Result]) -> tuple[list[Result], list[str]]:
     return [run for run in runs if run.experiment == last.experiment], named
 
 
-@dataclass(frozen=True)
-class RecipeToday:
-    """A recipe as its file describes it today.
-
-    Args:
-        settings: Hash of its settings.
-        resolved: All of them, defaults included.
-    """
-
-    settings: str
-    resolved: Mapping[str, Any] = field(repr=False)
-
-
 @cache
-def recipe_today(name: str) -> RecipeToday:
-    """Return a recipe as its file describes it today.
+def recipe_today(name: str) -> RecipeFacts:
+    """Return what a recipe's file means today.
 
     Raises:
         CseError: It is not valid, or there is no recipe with this name.
     """
-    from cse_cli.recipe.load import load  # imports every component, and so torch
+    facts = recipe_facts(name)
+    if facts.error:
+        from cse_cli.recipe.load import load  # imports torch
 
-    recipe = load(name).recipe
-    return RecipeToday(recipe.hash(), recipe.resolved())
+        load(name)  # raises every mistake with its place
+    return facts
 
 
 _PROSE = frozenset({"title", "description", "paper", "tune", "schema"})
@@ -96,8 +87,6 @@ def recipe_changes(recipes: Sequence[Mapping[str, Any]]) -> list[Change]:
 
 def _identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return what makes a recipe the experiment it is, as `Recipe.hash()` has it."""
-    from cse_cli.recipe.schema import data_identity
-
     kept = {key: value for key, value in recipe.items() if key not in _PROSE}
     kept["train"] = {key: value for key, value in kept.get("train", {}).items() if key != "seed"}
     kept["data"] = data_identity(kept.get("data", {}))

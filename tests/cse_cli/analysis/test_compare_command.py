@@ -194,7 +194,10 @@ def test_a_changed_recipe_falls_back_to_its_last_runs_and_says_so(capsys):
     record(B, 1)
     found = document(capsys, A, B)
     assert found["sides"][0]["seeds"] == [1]
-    assert "A: no run of today's recipe has finished: those of 2026-11-21 are taken, hash cccccccc" in found["notes"]
+    assert (
+        "A: no run of the recipe's settings today has finished: the runs of 2026-11-21 are used, hash cccccccc"
+        in found["notes"]
+    )
 
 
 def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
@@ -202,7 +205,7 @@ def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
     record(B, 0, asked="gone/recipe")
     found = document(capsys, A, "gone/recipe")
     assert found["sides"][1]["name"] == "gone/recipe"
-    assert any(note.startswith("B: its recipe is found no more: those of 2026-11-21") for note in found["notes"])
+    assert any(note.startswith("B: its recipe is not found: the runs of 2026-11-21") for note in found["notes"])
 
 
 @pytest.mark.exhaustive
@@ -298,10 +301,11 @@ def test_seeds_of_other_experiments_are_named(capsys):
     two()
     record(B, 3, text="ab" * 32, code={"losses.info_nce": "cd" * 32})
     record(A, 3)
-    (note,) = [one for one in document(capsys, A, B)["notes"] if "WARNING" in one]
+    found = document(capsys, A, B)
+    (note,) = [one for one in found["notes"] if "another experiment" in one]
     assert note.startswith("B: ")
-    assert "2 experiments" in note
-    assert "text none / abababab, code of losses.info_nce" in note
+    assert "text none / abababab; code of losses.info_nce" in note
+    assert found["comparisons"][0]["seeds"] == [3]
 
 
 @pytest.mark.parametrize("gap", [0.2, 0.45, 0.6, 1.0])

@@ -86,8 +86,8 @@ def test_a_state_chosen_on_test_data_never_stands_for_its_recipe():
 @pytest.mark.parametrize(
     ("values", "mark"),
     [
-        # Three planned seeds: limit = t(0.975, 2) · std · √(1 + 1/3) = 4.3027 · 1 · 1.1547 = 4.968 around IFCL's printed
-        # average of 77.80
+        # Three planned seeds: limit = t(0.975, 2) · std · √(1 + 1/3) = 4.3027 · 1 · 1.1547 = 4.968 around IFCL's
+        # printed average of 77.80
         ((77.8 + 4.9 - 1, 77.8 + 4.9, 77.8 + 4.9 + 1), "within"),
         ((77.8 + 5.0 - 1, 77.8 + 5.0, 77.8 + 5.0 + 1), "above"),
         ((77.8 - 5.0 - 1, 77.8 - 5.0, 77.8 - 5.0 + 1), "below"),

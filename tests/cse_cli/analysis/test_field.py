@@ -68,7 +68,7 @@ def test_each_row_says_what_answers_it():
 
 
 def test_a_row_whose_recipe_has_all_that_it_needs_is_ready(monkeypatch):
-    monkeypatch.setattr("cse_cli.listing.inventory.Machine.lacks", lambda self, recipe: ())
+    monkeypatch.setattr("cse_cli.listing.inventory.Machine.missing", lambda self, wanted: ())
     told = {row.name: row.here[0].text for row in field()["roberta-large"].rows}
     assert told["SimCSE"] == "recipe ready, not run"
 
