@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,9 +16,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from cse_cli.core.console import stdout_console, write_json
-from cse_cli.core.environment import environment, name_clash, without_password
+from cse_cli.core.environment import environment, name_clash
 from cse_cli.core.formatting import counted
-from cse_cli.core.paths import home, require_home, runs
+from cse_cli.core.paths import home
 
 State = Literal["ok", "note", "problem"]
 _MARKS: dict[State, tuple[str, str]] = {"ok": ("✓", "green"), "note": ("–", "dim"), "problem": ("✗", "red")}
@@ -29,50 +30,35 @@ EPILOG = "Examples:  cse doctor  ·  cse doctor --md > report.md  ·  cse doctor
 
 @dataclass(frozen=True)
 class Check:
-    """What was found about one thing.
+    """The result of one check.
 
     Args:
-        state: "note" is something missing that only some runs need.
+        about: What was checked.
+        state: "note" is something that is missing and that only some runs need.
+        text: What was found.
     """
 
     about: str
     state: State
-    says: str
+    text: str
 
 
 def doctor(
-    repair: Annotated[
-        bool,
-        typer.Option("--repair", help="Make the tracking database whole: from its last copy and the runs' folders."),
-    ] = False,
     md: Annotated[bool, typer.Option("--md", help="Markdown, to paste into an issue.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Report versions, devices, store, models and data; exit 1 where something is broken."""
+    """Report versions, devices, runs, models and data. The exit code is 1 if something is broken."""
     if clash := name_clash():
         # Nothing below can be imported then, our own errors included.
         typer.echo(f"error: {clash}", err=True)
         raise typer.Exit(1)
 
-    if repair:
-        _repair()
-        return
     checks = examine()
     if json_:
         write_json({"environment": environment(), "checks": [asdict(check) for check in checks]})
     else:
         (print_markdown if md else print_report)(environment(), checks)
     raise typer.Exit(1 if any(check.state == "problem" for check in checks) else 0)
-
-
-def _repair() -> None:
-    from cse_cli.tracking.repair import repair
-    from cse_cli.tracking.store import answering
-
-    require_home()
-    with answering():
-        for line in repair():
-            sys.stdout.write(f"{line}\n")
 
 
 def examine() -> list[Check]:
@@ -102,47 +88,21 @@ def _state_directory() -> Iterator[Check]:
     yield Check("state directory", "ok" if free > _LOW_DISK_GB else "problem", f"{folder}{made}; {free:.1f} GB free")
 
 
-def _tracking_store() -> Iterator[Check]:
-    from cse_cli.tracking import location
-    from registry.errors import TrackingError
+def _runs() -> Iterator[Check]:
+    from cse_cli.runs.index import STATES, earlier_runs, read_index
 
-    address = location.uri()
-    shown = without_password(address)
-    own = location.database(address) == location.own_database()
-    if not location.exists(address):
-        if own and (lost := len([*runs().glob("*/run.json")])):
-            there = f"the folders of {counted(lost, 'run')} are there"
-            says = f"{shown} is gone; {there}; `cse doctor --repair` records them again"
-            yield Check("tracking store", "problem", says)
-            return
-        yield Check("tracking store", "ok", f"{shown}, created by the first run")
-        return
-    from cse_cli.tracking.reader import list_names
-    from cse_cli.tracking.repair import damage, lost_runs
-    from cse_cli.tracking.store import open_store
-    from cse_cli.tracking.unsent import waiting
-
-    try:
-        if own and (wrong := damage(location.own_database())):
-            says = f"{shown} is damaged: {wrong}; `cse doctor --repair` makes it again from the folders of its runs"
-            yield Check("tracking store", "problem", says)
-            return
-        recorded = list_names()
-    except TrackingError as error:
-        yield Check("tracking store", "problem", str(error))
-        return
-    yield Check("tracking store", "ok", f"{shown}; {len(recorded)} runs")
-    if own and (lost := len(lost_runs(open_store()))):
-        yield Check(
-            "runs not recorded",
-            "problem",
-            f"the folders of {counted(lost, 'run')} alone are there; `cse doctor --repair`",
-        )
-    if gone := [run.run_id[:8] for run in recorded if run.status == "GONE"]:
-        ids = ", ".join(gone[:5])
-        yield Check("gone runs", "note", f"{len(gone)} runs say RUNNING but are gone: {ids}; `cse runs close RUN`")
-    if kept := waiting():
-        yield Check("records waiting", "note", f"{len(kept)} runs have records not sent yet; `cse runs sync`")
+    index = read_index()
+    counts = Counter(run.state for run in index.runs)
+    yield Check("runs", "ok", ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "none yet")
+    for run_id, why in index.damaged.items():
+        yield Check(f"run {run_id[:8]}", "problem", why)
+    for run in index.runs:
+        if run.unreadable:
+            yield Check(f"run {run.about.short}", "problem", run.unreadable)
+        elif run.damaged:
+            yield Check(f"run {run.about.short}", "note", f"{counted(run.damaged, 'damaged line')} in events.jsonl")
+    if earlier := earlier_runs():
+        yield Check("earlier runs", "note", earlier)
 
 
 def _threads() -> Iterator[Check]:
@@ -231,7 +191,7 @@ def _hub() -> Iterator[Check]:
     yield Check("model hub", "ok" if reason is None else "note", reason or "answers")
 
 
-_CHECKS = (_state_directory, _tracking_store, _threads, _components, _models, _data_sets, _hub)
+_CHECKS = (_state_directory, _runs, _threads, _components, _models, _data_sets, _hub)
 
 
 _VERSIONS = ("cse", "python", "torch", "transformers", "tokenizers", "datasets", "mlflow", "optuna", "numpy")
@@ -240,12 +200,12 @@ _VERSIONS = ("cse", "python", "torch", "transformers", "tokenizers", "datasets",
 def print_report(environment: Mapping[str, Any], checks: Sequence[Check]) -> None:
     """Print what was found for a person: a mark and a line or two about each thing, what is wrong at the end."""
     with stdout_console() as out:
-        for about, says in _about(environment).items():
-            out.print(Text(f"{about}: {says}", "dim"))
+        for about, text in _about(environment).items():
+            out.print(Text(f"{about}: {text}", "dim"))
         table = RichTable.grid(padding=(0, 2, 0, 0))
         for check in checks:
             mark, style = _MARKS[check.state]
-            table.add_row(Text(mark, style), Text(check.about, style), Text(" ".join(check.says.split())))
+            table.add_row(Text(mark, style), Text(check.about, style), Text(" ".join(check.text.split())))
         out.print(table)
         out.print(Text(_verdict(checks), "bold"))
 
@@ -255,11 +215,11 @@ def print_markdown(environment: Mapping[str, Any], checks: Sequence[Check]) -> N
     lines = [
         "## cse doctor",
         "",
-        *(f"- {about}: {says}" for about, says in _about(environment).items()),
+        *(f"- {about}: {text}" for about, text in _about(environment).items()),
         "",
         *(
             f"- {'**problem**' if check.state == 'problem' else check.state}, {check.about}: "
-            f"{' '.join(check.says.split())}"
+            f"{' '.join(check.text.split())}"
             for check in checks
         ),
         "",

@@ -7,7 +7,9 @@ from typing import Any
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result
 from cse_cli.runs.claim import Claimed, claim
-from cse_cli.runs.record import RESULT, About, RunRecord
+from cse_cli.runs.events import read_history
+from cse_cli.runs.index import RecordedRun, all_runs
+from cse_cli.runs.record import RESULT, About, RunRecord, folder_of
 
 
 def result(**changes: Any) -> Result:
@@ -65,3 +67,19 @@ def recorded(
     if end is not None:
         record.end(end)  # type: ignore[arg-type]
     return record
+
+
+def points(run_id: str, metric: str) -> list[tuple[int, float]]:
+    """Return the recorded values of a metric in the order of their steps."""
+    return sorted(read_history(folder_of(run_id)).metrics.get(metric, {}).items())
+
+
+def only_run() -> RecordedRun:
+    """Return the only recorded run."""
+    (run,) = all_runs()
+    return run
+
+
+def states() -> list[str]:
+    """Return the states of all runs, oldest first."""
+    return [run.state for run in reversed(all_runs())]

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from cse_cli.core.checksums import Checked
 from cse_cli.core.identity import Identity, Plan
 from registry.errors import CseError
 from registry.papers import AVERAGE
+
+if TYPE_CHECKING:
+    import numpy as np
 
 STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 """The seven English sets of every table, in the papers' order: data sets, and what recipes call their evaluators."""
@@ -264,6 +266,8 @@ Series = Mapping[str, Sequence[float]]
 
 def write_series(series: Mapping[str, Series], folder: Path) -> None:
     """Write the series of each evaluator that has any."""
+    import numpy as np  # commands that only list runs do without
+
     for evaluator, arrays in series.items():
         if arrays:
             folder.mkdir(parents=True, exist_ok=True)
@@ -277,6 +281,8 @@ def read_series(folder: Path) -> dict[str, dict[str, np.ndarray]]:
     Raises:
         CseError: A file is damaged: numpy's own checksums say so.
     """
+    import numpy as np
+
     found: dict[str, dict[str, np.ndarray]] = {}
     for path in sorted(folder.glob("*.npz")):
         try:

@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from cse_cli.recipe.schema import Paper, Recipe
 from registry.errors import CseError
 
 if TYPE_CHECKING:
+    from cse_cli.recipe.cells import Cell
     from cse_cli.recipe.study import Study
 
 
@@ -87,7 +88,7 @@ def _stored_facts(path: Path, entry: dict[str, Any]) -> RecipeFacts | None:
 
 
 def _requirements(stored: Iterable[dict[str, Any]]) -> tuple[Requirement, ...]:
-    return tuple(Requirement(**{**one, "wanted_by": tuple(one["wanted_by"])}) for one in stored)
+    return tuple(Requirement(**_tuples(one)) for one in stored)
 
 
 def _loaded_facts(path: Path, file: Path) -> RecipeFacts:
@@ -125,18 +126,14 @@ def _facts(path: Path, recipe: Recipe) -> RecipeFacts:
 
 @dataclass(frozen=True)
 class CellFacts:
-    """One cell of a study: a recipe with its settings.
+    """One cell of a study.
 
     Args:
-        row: Name of the row.
-        columns: Headings of the columns that its runs score. Empty for all of the table.
-        settings: `Recipe.hash()` of the recipe with its settings.
-        requirements: Models, data sets and files that it names.
+        cell: The cell, without its loaded recipe.
+        requirements: Models, data sets and files that its recipe names with its settings.
     """
 
-    row: str
-    columns: tuple[str, ...]
-    settings: str
+    cell: Cell
     requirements: tuple[Requirement, ...]
 
 
@@ -151,13 +148,16 @@ def cell_facts(study: Study) -> tuple[CellFacts, ...]:
 
 
 def _stored_cells(entry: dict[str, Any]) -> tuple[CellFacts, ...] | None:
+    from cse_cli.recipe.cells import Cell
+
     recipes = entry["recipes"].items()
     if not is_unchanged(entry["key"]) or not all(_is_same(name, key) for name, key in recipes):
         return None
-    return tuple(
-        CellFacts(cell["row"], tuple(cell["columns"]), cell["settings"], _requirements(cell["requirements"]))
-        for cell in entry["cells"]
-    )
+    return tuple(CellFacts(Cell(**_tuples(one["cell"])), _requirements(one["requirements"])) for one in entry["cells"])
+
+
+def _tuples(stored: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
 
 
 def _is_same(name: str, key: Key) -> bool:
@@ -172,12 +172,12 @@ def _loaded_cells(study: Study, file: Path) -> tuple[CellFacts, ...]:
     began = time.time_ns()
     key = key_of(chain(study.path, study=True), study=True)
     loaded = [(cell, cell.resolved) for cell in cells(study) if cell.resolved is not None]
-    found = tuple(CellFacts(cell.row, cell.columns, cell.hash, tuple(requirements(recipe))) for cell, recipe in loaded)
+    found = tuple(CellFacts(replace(cell, resolved=None), tuple(requirements(recipe))) for cell, recipe in loaded)
     keys = {name: key_of_recipe(read(name)) for name in {cell.recipe for cell, _ in loaded}}
     placed = {path for one in keys.values() for *_, path in one["placed"]}
     own_text = any(set(recipe.data.files) - placed for _, recipe in loaded)  # its place depends on the current folder
     if not own_text and not changed_since([key, *keys.values()], began):
-        to_cache(file, {"key": key, "recipes": keys, "cells": [asdict(cell) for cell in found]})
+        to_cache(file, {"key": key, "recipes": keys, "cells": [asdict(one) for one in found]})
     return found
 
 

@@ -7,7 +7,6 @@ directory, can do one study or one search: each takes the next run that no other
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from cse_cli.core.identity import Identity
 from cse_cli.core.paths import home
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
 from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import About, RunRecord, lock_of
+from cse_cli.runs.record import RECIPE, About, RunRecord, lock_of
 from registry.errors import CseError
 
 
@@ -56,6 +55,9 @@ class Claimed:
 
 Claim = Done | Busy | Claimed
 
+_DONE = ("finished", "pruned")
+"""Ends of runs that are not resumed."""
+
 
 def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: bool = False) -> Claim:
     """Claim the run of an experiment with a seed.
@@ -76,11 +78,20 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
 
 
 def claim_run(run_id: str) -> Claim:
-    """Claim one run by its ID, to resume it."""
+    """Claim one run by its ID, to resume it.
+
+    Raises:
+        CseError: If the run is finished and its result cannot be read, or if it was pulled and is not finished.
+    """
     with FileLock(home() / "claims.lock"):
-        taken = _taken([read_run(run_id)])
-    assert taken is not None  # a run that is recorded is done, busy or free
-    return taken
+        run = read_run(run_id)
+        if taken := _taken([run]):
+            return taken
+    short = run.about.short
+    raise CseError(
+        f"run {short} cannot be resumed: {run.unreadable or f'it comes from {run.about.pulled}'}",
+        f"run its recipe again: cse run {run.about.path / RECIPE}",
+    )
 
 
 def same_runs(
@@ -100,19 +111,22 @@ def same_runs(
 
 def _taken(found: list[RecordedRun]) -> Claim | None:
     """Return what becomes of a run that is recorded; None if all its records are unusable."""
-    if done := [run for run in found if run.end in ("finished", "pruned") and not run.unreadable]:
+    if done := [run for run in found if run.end in _DONE and not run.unreadable]:
         return Done(max(done, key=lambda run: run.about.created))
-    free = [run for run in found if run.end not in ("finished", "pruned") and not run.about.pulled]
+    free = [run for run in found if run.end not in _DONE and not run.about.pulled]
+    for run in free:
+        if run.state == "RUNNING":
+            return Busy(run)
     for run in free:
         lock = FileLock(lock_of(run.run_id))
         if not lock.acquire():
             return Busy(run)
+        now = read_run(run.run_id)
+        if now.end not in _DONE:
+            return Claimed(RunRecord(now.about, lock), resumed=True)
         lock.release()
-    for run in free:
-        lock = FileLock(lock_of(run.run_id))
-        with suppress(CseError):
-            if lock.acquire():
-                return Claimed(RunRecord(run.about, lock), resumed=True)
+        if not now.unreadable:  # it ended after it was read
+            return Done(now)
     return None
 
 

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,9 @@ FILE = "events.jsonl"
 End = Literal["finished", "failed", "stopped", "pruned"]
 ENDS: tuple[End, ...] = ("finished", "failed", "stopped", "pruned")
 """Kinds of events that end a run. A later "started" resumes it."""
+
+_LATEST = 1e11
+"""A time beyond this one, in the year 5138, is damage."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,17 @@ class EventLog:
             os.ftruncate(self._descriptor, whole)
 
 
-def read_events(folder: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
+def read_events(folder: Path, offset: int = 0, *, without: Collection[str] = ()) -> Iterator[tuple[Event, int]]:
     """Yield the complete events of a run from a byte offset, each with the offset behind it.
 
     A line that is not an event, because the disk damaged it, is yielded as an event of kind "damaged".
+
+    Args:
+        folder: Directory of the run.
+        offset: Bytes to skip.
+        without: Kinds of events to skip without parsing them: metrics are most of a file.
     """
+    skipped = tuple(f'{{"kind": "{kind}"'.encode() for kind in without)
     try:
         file = (folder / FILE).open("rb")
     except FileNotFoundError:
@@ -105,15 +114,19 @@ def read_events(folder: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
             if not line.endswith(b"\n"):
                 return
             offset += len(line)
-            yield _parsed(line), offset
+            if not line.startswith(skipped):
+                yield _parsed(line), offset
 
 
 def _parsed(line: bytes) -> Event:
     try:
         content = json.loads(line)
-        return Event(str(content.pop("kind")), float(content.pop("time")), content)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return Event("damaged", 0.0, {})
+        moment = float(content.pop("time"))
+        if 0 <= moment < _LATEST:
+            return Event(str(content.pop("kind")), moment, content)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        pass
+    return Event("damaged", 0.0, {})
 
 
 def _plain(value: Any) -> Any:
@@ -127,7 +140,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass
 class History:
-    """Everything that the events of a run say, with repeated steps of a resumed run counted once.
+    """Everything that the events of a run contain, with repeated steps of a resumed run counted once.
 
     Args:
         starts: "started" events, the newest last.
@@ -166,7 +179,7 @@ class History:
                 self.end = event
             elif take := _TAKES.get(event.kind):
                 take(self, event, event.data)
-        except (KeyError, ValueError, TypeError, AttributeError):
+        except (KeyError, ValueError, TypeError, AttributeError, OverflowError):
             self.damaged += 1
 
     def _start(self, event: Event, _: dict[str, Any]) -> None:
@@ -174,8 +187,9 @@ class History:
         self.end = None
 
     def _metrics(self, _: Event, data: dict[str, Any]) -> None:
+        step = int(data["step"])
         for name, value in data["values"].items():
-            self.metrics.setdefault(name, {})[int(data["step"])] = float(value)
+            self.metrics.setdefault(name, {})[step] = float(value)
 
     def _system(self, event: Event, data: dict[str, Any]) -> None:
         for name, value in data["values"].items():
@@ -213,9 +227,9 @@ _TAKES: dict[str, Callable[[History, Event, dict[str, Any]], None]] = {
 }
 
 
-def read_history(folder: Path) -> History:
-    """Return what all events of a run say."""
+def read_history(folder: Path, *, without: Collection[str] = ()) -> History:
+    """Return what the events of a run contain, as `read_events` reads them."""
     history = History()
-    for event, _ in read_events(folder):
+    for event, _ in read_events(folder, without=without):
         history.add(event)
     return history

@@ -1,6 +1,6 @@
 """All recorded runs, read from their directories. Imports neither MLflow nor torch.
 
-What was read is kept in a cache file, by the time and size of each run's files. You can delete the cache at any time.
+A file keeps what was read of each run, by the time and size of the run's files. You can delete it at any time.
 """
 
 from __future__ import annotations
@@ -9,24 +9,25 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import ValidationError
 
-from cse_cli import __version__
-from cse_cli.core.paths import cache, runs
+from cse_cli.core import paths
+from cse_cli.core.formatting import counted
+from cse_cli.core.paths import runs
 from cse_cli.core.results import Result
+from cse_cli.runs.cache import Cache, Entry, Key
 from cse_cli.runs.events import FILE, read_history
 from cse_cli.runs.lock import is_held
-from cse_cli.runs.record import ABOUT, RESULT, About, folder_of, lock_of, read_about
+from cse_cli.runs.record import ABOUT, RESULT, About, folder_of, last_end, lock_of, read_about
 from registry.errors import CseError, UnknownNameError, suggestion
-from registry.paths import write_atomically
 from registry.validation import describe
 
 State = Literal["RUNNING", "FINISHED", "FAILED", "STOPPED", "PRUNED", "LOST"]
@@ -35,6 +36,9 @@ STATES: tuple[State, ...] = ("RUNNING", "FINISHED", "FAILED", "STOPPED", "PRUNED
 
 SILENT_SECONDS = 1800.0
 """Without file locks, a run that has recorded nothing for this long counts as LOST."""
+
+EARLIER = "run.json"
+"""File of runs that an unreleased earlier version recorded."""
 
 _FILES = (ABOUT, FILE, RESULT)
 
@@ -51,7 +55,8 @@ class RecordedRun:
         started: Time of its first start.
         ended: Time of its end, or None.
         tags: Tags set during the run.
-        result_json: Contents of `result.json`, already checked, or None.
+        damaged: Number of lines of `events.jsonl` that cannot be read.
+        result_text: Contents of `result.json`, already checked, or None.
         unreadable: Why the result cannot be read, or None.
     """
 
@@ -62,7 +67,8 @@ class RecordedRun:
     started: datetime | None = None
     ended: datetime | None = None
     tags: dict[str, str] = field(default_factory=dict, repr=False)
-    result_json: dict[str, Any] | None = field(default=None, repr=False)
+    damaged: int = 0
+    result_text: str | None = field(default=None, repr=False)
     unreadable: str | None = None
 
     @property
@@ -83,29 +89,72 @@ class RecordedRun:
         held = is_held(lock_of(self.run_id))
         if held is None and not self.about.pulled:
             held = time.time() - _last_change(self.run_id) < SILENT_SECONDS
-        return "RUNNING" if held else "LOST"
+        if held:
+            return "RUNNING"
+        end = last_end(self.run_id)  # it may have ended after it was read
+        return end.upper() if end is not None else "LOST"  # type: ignore[return-value]
 
     @cached_property
     def result(self) -> Result | None:
         """Result of a finished run."""
-        return None if self.result_json is None else Result.model_validate(self.result_json)
+        return None if self.result_text is None else Result.model_validate_json(self.result_text)
 
     @property
     def is_result(self) -> bool:
         """Whether the run counts as a result of its recipe: finished, readable, and neither a trial nor a summary."""
-        return self.about.is_result and self.end == "finished" and self.result_json is not None
+        return self.about.is_result and self.end == "finished" and self.result_text is not None
+
+
+@dataclass(frozen=True)
+class Index:
+    """Everything in the directory of the runs.
+
+    Args:
+        runs: All runs that can be read, newest first.
+        damaged: ID of each run whose `run.toml` cannot be read → why.
+    """
+
+    runs: list[RecordedRun]
+    damaged: dict[str, str]
+
+
+def read_index() -> Index:
+    """Return all recorded runs."""
+    known, run_ids, folder = _cache(paths.cache() / "runs.jsonl"), _run_ids(), str(runs())
+    found: list[RecordedRun] = []
+    damaged: dict[str, str] = {}
+    for run_id in run_ids:
+        key = _key(f"{folder}/{run_id}")
+        try:
+            if (entry := known.get(run_id, key)) is None:
+                known.add(entry := _read(run_id, key))
+            found.append(_built(entry))
+        except CseError as error:
+            if key[0] is not None:
+                damaged[run_id] = error.message
+    known.save(run_ids)
+    return Index(sorted(found, key=lambda run: (run.about.created, run.run_id), reverse=True), damaged)
+
+
+def earlier_runs() -> str:
+    """Return a message about runs that an unreleased earlier version recorded; empty if there are none."""
+    number = len([*runs().glob(f"*/{EARLIER}")])
+    return f"{counted(number, 'run')} of an unreleased earlier version of cse cannot be read" if number else ""
 
 
 def all_runs() -> list[RecordedRun]:
     """Return all recorded runs, newest first. A run whose `run.toml` cannot be read is left out with a warning."""
-    return sorted(_read_all(), key=lambda run: (run.about.created, run.run_id), reverse=True)
+    index = read_index()
+    for run_id, why in index.damaged.items():
+        sys.stderr.write(f"warning: run {run_id[:8]} is left out: {why}\n")
+    return index.runs
 
 
 def finished_runs() -> list[RecordedRun]:
     """Return all finished runs that count as results, newest first, with a warning for each unreadable result."""
     found = [run for run in all_runs() if run.about.is_result and run.end == "finished"]
     for run in found:
-        if run.result_json is None:
+        if run.result_text is None:
             sys.stderr.write(f"warning: run {run.about.short} ({run.name}) is left out: {run.unreadable}\n")
     return [run for run in found if run.is_result]
 
@@ -121,7 +170,7 @@ def read_run(run_id: str) -> RecordedRun:
     Raises:
         CseError: If its `run.toml` cannot be read.
     """
-    return _built(run_id, _read(run_id))
+    return _built(_read(run_id, _key(str(folder_of(run_id)))))
 
 
 def result_of(run_id: str) -> Result | None:
@@ -155,108 +204,71 @@ def _last_change(run_id: str) -> float:
     return 0.0
 
 
-# --- the cache --------------------------------------------------------------------------------------------------------
-
-_Key = list[list[int] | None]
-
-
-def _cache_file() -> Path:
-    return cache() / "runs.json"
-
-
-def _read_all() -> Iterator[RecordedRun]:
-    known, changed = _read_cache(), False
-    entries: dict[str, Any] = {}
-    for run_id in _run_ids():
-        key = _key(run_id)
-        entry = known.get(run_id)
-        if entry is None or entry["key"] != key:
-            try:
-                entry, changed = {"key": key, **_read(run_id)}, True
-            except CseError as error:
-                if (folder_of(run_id) / ABOUT).exists():
-                    sys.stderr.write(f"warning: run {run_id[:8]} is left out: {error.message}\n")
-                continue
-        entries[run_id] = entry
-        yield _built(run_id, entry)
-    if changed or known.keys() - entries.keys():
-        with suppress(OSError):  # a read-only directory is read without a cache
-            write_atomically(_cache_file(), json.dumps({"version": __version__, "runs": entries}))
-
-
 def _run_ids() -> list[str]:
     with suppress(OSError):
         return [entry.name for entry in os.scandir(runs()) if not entry.name.startswith(".") and entry.is_dir()]
     return []
 
 
-def _read_cache() -> dict[str, Any]:
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        content = json.loads(_cache_file().read_bytes())
-        if content["version"] == __version__:
-            return dict(content["runs"])
-    return {}
-
-
-def _key(run_id: str) -> _Key:
+def _key(folder: str) -> Key:
     """Return time and size of the files that `_read` reads."""
-    return [_stat(folder_of(run_id) / name) for name in _FILES]
+    return [_stat(f"{folder}/{name}") for name in _FILES]
 
 
-def _stat(file: Path) -> list[int] | None:
+def _stat(file: str) -> list[int] | None:
     try:
-        found = file.stat()
+        found = os.stat(file)  # noqa: PTH116 - pathlib would take half of the time of `read_index`
     except OSError:
         return None
     return [found.st_mtime_ns, found.st_size]
 
 
-def _read(run_id: str) -> dict[str, Any]:
-    """Return what the cache keeps of a run, read from its files.
+def _read(run_id: str, key: Key) -> Entry:
+    """Return what the files of a run say.
 
     Raises:
         CseError: If `run.toml` cannot be read.
     """
-    about, history = read_about(run_id), read_history(folder_of(run_id))
-    result, unreadable = _read_result(run_id) if history.end and history.end.kind == "finished" else (None, None)
-    last = history.starts[-1].data if history.starts else {}
-    return {
+    about, history = read_about(run_id), read_history(folder_of(run_id), without=("metrics", "system"))
+    end, last = history.end, history.starts[-1].data if history.starts else {}
+    has_result = end is not None and end.kind == "finished" and not about.summary
+    result, unreadable = _read_result(run_id) if has_result else ("", None)
+    facts = {
         "about": about.model_dump(mode="json", exclude_defaults=True),
-        "end": history.end.kind if history.end else None,
-        "reason": str(history.end.data.get("reason", "")) if history.end else "",
+        "end": end.kind if end else None,
+        "reason": str(end.data.get("reason", "")) if end else "",
         "host": f"process {last['pid']} on {last['host']}" if {"pid", "host"} <= last.keys() else "",
         "started": history.starts[0].time if history.starts else None,
-        "ended": history.end.time if history.end else None,
+        "ended": end.time if end else None,
         "tags": history.tags,
-        "result": None if about.summary else result,
-        "unreadable": None if about.summary else unreadable,
+        "damaged": history.damaged,
+        "unreadable": unreadable,
     }
+    return Entry(run_id, key, facts, result.encode())
 
 
-def _read_result(run_id: str) -> tuple[dict[str, Any] | None, str | None]:
+def _read_result(run_id: str) -> tuple[str, str | None]:
     """Return the contents of `result.json`, or why it cannot be read."""
     try:
         text = (folder_of(run_id) / RESULT).read_text(encoding="utf-8")
-        return Result.model_validate_json(text).model_dump(mode="json"), None
+        return json.dumps(Result.model_validate_json(text).model_dump(mode="json")), None  # NaN stays NaN
     except ValidationError as error:
-        return None, f"{RESULT} is damaged or from another version of cse: {describe(error)}"
+        return "", f"{RESULT} is damaged or from another version of cse: {describe(error)}"
     except (OSError, ValueError) as error:
-        return None, f"{RESULT} cannot be read: {error}"
+        return "", f"{RESULT} cannot be read: {error}"
 
 
-def _built(run_id: str, entry: dict[str, Any]) -> RecordedRun:
-    return RecordedRun(
-        about=About.model_validate({"run_id": run_id, **entry["about"]}),
-        end=entry["end"],
-        reason=entry["reason"],
-        host=entry["host"],
-        started=_time(entry["started"]),
-        ended=_time(entry["ended"]),
-        tags=entry["tags"],
-        result_json=entry["result"],
-        unreadable=entry["unreadable"],
-    )
+def _built(entry: Entry) -> RecordedRun:
+    facts = entry.facts
+    times = {name: _time(facts[name]) for name in ("started", "ended")}
+    about = About.model_validate(facts["about"])
+    return RecordedRun(**{**facts, **times, "about": about, "result_text": entry.result.decode() or None})
 
 
 def _time(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+@cache
+def _cache(file: Path) -> Cache:
+    return Cache(file)

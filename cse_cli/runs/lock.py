@@ -83,9 +83,11 @@ class FileLock:
 
 
 def is_held(file: Path) -> bool | None:
-    """Return whether a process holds the lock on a file; None if the file does not exist or cannot be locked."""
+    """Return whether a process holds the lock on a file; None if the file cannot be locked."""
     try:
         descriptor = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
     except OSError:
         return None
     try:

@@ -128,6 +128,11 @@ class About(BaseModel):
         """Whether the run, once finished, is a result of its recipe: trials and summaries are not."""
         return not self.search and not self.summary
 
+    def to_toml(self) -> str:
+        """Return the contents of `run.toml`."""
+        document = self.model_dump(exclude_none=True)
+        return to_toml({key: value for key, value in document.items() if value != ""})
+
     def write(self, resolved: Mapping[str, Any] | None = None) -> None:
         """Create the directory with `run.toml` and, if there is one, the resolved recipe, all or nothing."""
         draft = self.path.with_name(f".{self.run_id}.{os.getpid()}")
@@ -135,8 +140,7 @@ class About(BaseModel):
         try:
             if resolved is not None:
                 write_atomically(draft / RECIPE, to_toml(resolved))
-            document = self.model_dump(exclude_none=True, exclude_defaults=False)
-            write_atomically(draft / ABOUT, to_toml({key: value for key, value in document.items() if value != ""}))
+            write_atomically(draft / ABOUT, self.to_toml())
             draft.rename(self.path)
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)
@@ -156,11 +160,14 @@ def read_about(run_id: str) -> About:
     """
     file = folder_of(run_id) / ABOUT
     try:
-        return About(**tomllib.loads(file.read_text(encoding="utf-8")))
+        about = About(**tomllib.loads(file.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise _unreadable(file, describe(error)) from error
     except (OSError, ValueError) as error:
         raise _unreadable(file, str(error)) from error
+    if about.run_id != run_id:  # somebody copied the directory
+        raise _unreadable(file, f"it describes run {about.run_id}")
+    return about
 
 
 def read_recipe(run_id: str) -> dict[str, Any]:
@@ -301,7 +308,7 @@ def delete_checkpoints(run_id: str) -> None:
 def last_end(run_id: str) -> str | None:
     """Return how a run ended, one of `ENDS`, or None if it runs or its process was killed."""
     end: str | None = None
-    for event, _ in read_events(folder_of(run_id)):
+    for event, _ in read_events(folder_of(run_id), without=("metrics", "system")):
         if event.kind in ENDS:
             end = event.kind
         elif event.kind == "started":

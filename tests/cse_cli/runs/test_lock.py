@@ -1,4 +1,4 @@
-"""The lock of a run: held as long as its process lives, and by no process that it has started."""
+"""A lock is held as long as its process lives, and by no process that it started."""
 
 from __future__ import annotations
 
@@ -15,54 +15,62 @@ from typing import Any
 
 import pytest
 
-from cse_cli.core import run_lock
-from cse_cli.core.run_lock import RunLock, is_held
+from cse_cli.runs import lock as locks
+from cse_cli.runs.lock import FileLock, is_held
 
 
-def test_a_lock_is_held_until_it_is_released(home: Path) -> None:
-    assert is_held("aaaa") is None
-    one, other = RunLock("aaaa"), RunLock("aaaa")
+@pytest.fixture
+def file(home: Path) -> Path:
+    return home / "runs/aaaa/lock"
+
+
+def test_a_lock_is_held_until_it_is_released(file: Path) -> None:
+    assert is_held(file) is False
+    assert not file.exists()
+    one, other = FileLock(file), FileLock(file)
     assert one.acquire()
-    assert is_held("aaaa") is True
+    assert is_held(file) is True
     assert not other.acquire()
     one.release()
     one.release()
-    assert is_held("aaaa") is False
+    assert is_held(file) is False
     assert other.acquire()
     other.release()
-    assert [file.name for file in (home / "runs/aaaa").iterdir()] == ["lock"]
+    assert [each.name for each in file.parent.iterdir()] == ["lock"]
 
 
-def test_whoever_only_looks_does_not_keep_the_lock_from_a_run(home: Path) -> None:
-    (home / "runs/aaaa").mkdir(parents=True)
-    looks = os.open(home / "runs/aaaa/lock", os.O_RDWR | os.O_CREAT)
+def test_a_check_does_not_keep_the_lock_from_a_run(file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    looks = os.open(file, os.O_RDWR | os.O_CREAT)
     fcntl.flock(looks, fcntl.LOCK_SH)
-    assert is_held("aaaa") is False  # nor from others who look
+    assert is_held(file) is False  # several checks at once do not disturb each other
     threading.Timer(0.1, os.close, [looks]).start()
-    lock = RunLock("aaaa")
+    lock = FileLock(file)
     assert lock.acquire()
     lock.release()
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_costs_no_run_its_life(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_stops_no_run(
+    number: int, monkeypatch: pytest.MonkeyPatch, file: Path
+) -> None:
     def refuse(*_: Any) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(run_lock.fcntl, "flock", refuse)
-    lock = RunLock("aaaa")
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    lock = FileLock(file)
     assert lock.acquire()
-    assert is_held("aaaa") is None
+    assert is_held(file) is None
     lock.release()
 
 
-def _holds_it(starts: Callable[[int], int | None]) -> tuple[int, int]:
+def _holds(file: Path, starts: Callable[[int], int | None]) -> tuple[int, int]:
     """Fork a process that holds the lock and starts another one; return the ids of both."""
     reader, writer = os.pipe()
     parent = os.fork()
     if parent == 0:
         try:
-            RunLock("aaaa").acquire()
+            FileLock(file).acquire()
             os.write(writer, f"{starts(writer)}\n".encode())
             time.sleep(60)
         finally:
@@ -86,18 +94,18 @@ def _program(writer: int) -> int:
 
 @pytest.mark.process
 @pytest.mark.parametrize("starts", [_fork, _program])
-def test_a_killed_process_frees_the_lock_though_one_that_it_has_started_lives_on(
-    starts: Callable[[int], int], home: Path
+def test_a_killed_process_frees_the_lock_though_its_child_lives(
+    starts: Callable[[int], int], file: Path
 ) -> None:
-    parent, child = _holds_it(starts)
+    parent, child = _holds(file, starts)
     try:
-        assert is_held("aaaa") is True
+        assert is_held(file) is True
         os.kill(parent, signal.SIGKILL)
         os.waitpid(parent, 0)
         until = time.monotonic() + 5
-        while is_held("aaaa") and time.monotonic() < until:
+        while is_held(file) and time.monotonic() < until:
             time.sleep(0.01)
         os.kill(child, 0)
-        assert is_held("aaaa") is False
+        assert is_held(file) is False
     finally:
         os.kill(child, signal.SIGKILL)

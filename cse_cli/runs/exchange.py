@@ -1,0 +1,197 @@
+"""Finished runs as one archive without weights: `cse runs export` and `cse runs import`.
+
+The archive is a ZIP file: `cse-runs.json` with its version, then the files of each run in a directory named by its ID.
+The same runs always give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tomllib
+import zipfile
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from cse_cli.core.checksums import KEY
+from cse_cli.core.formatting import counted
+from cse_cli.core.paths import runs
+from cse_cli.core.results import Result
+from cse_cli.runs.events import FILE, read_history
+from cse_cli.runs.index import RecordedRun, all_runs, find_run
+from cse_cli.runs.record import ABOUT, RESULT, About, folder_of
+from cse_cli.runs.removal import with_children
+from registry.errors import CseError, UnknownNameError, suggestion
+from registry.paths import make_folder, write_atomically
+from registry.validation import describe
+
+MANIFEST = "cse-runs.json"
+_VERSION = {"format": "cse runs", "version": 1}
+_FILES = r"run\.toml|recipe\.toml|events\.jsonl|result\.json|environment\.json|log\.txt"
+_FILE = re.compile(rf"{_FILES}|series/[\w.-]+\.npz|figures/[\w.-]+\.(?:svg|png)", re.ASCII)
+_RUN_ID = re.compile(r"[0-9a-z]{1,64}")
+_MOST_BYTES = 2**30
+"""Most bytes that an archived run may have. Curves and pairs take a thousandth of it."""
+
+
+def find_exportable(names: Sequence[str], studies: Sequence[str]) -> tuple[list[RecordedRun], int]:
+    """Return the finished runs to export, and how many others were left out because they are not finished.
+
+    Args:
+        names: ID prefixes or names of runs, which are exported with the runs below them.
+        studies: Names of studies. Without names and studies, all finished runs are exported.
+
+    Raises:
+        CseError: If there is no such run or study, or nothing is finished.
+    """
+    known = all_runs()
+    found = with_children([find_run(name, known) for name in names], known)
+    found += [run for study in studies for run in _of_study(study, known) if run not in found]
+    if not names and not studies:
+        found = known
+    finished = [run for run in found if run.end == "finished" and run.unreadable is None]
+    if not finished:
+        raise CseError("no finished run to export", "`cse runs ls --status finished` lists finished runs")
+    return finished, len(found) - len(finished)
+
+
+def _of_study(study: str, known: Sequence[RecordedRun]) -> list[RecordedRun]:
+    found = [run for run in known if run.about.study == study or run.about.study.startswith(f"{study}/")]
+    if not found:
+        studies = {run.about.study.rsplit("/", 2)[0] for run in known} - {""}
+        raise UnknownNameError(
+            f"no run of a study '{study}' in {runs()}.{suggestion(study, studies)}", "`cse runs ls` lists all runs"
+        )
+    return found
+
+
+def export_runs(found: Sequence[RecordedRun], file: Path) -> int:
+    """Write finished runs to an archive, and return its size in bytes.
+
+    Raises:
+        CseError: If the file exists and is not such an archive.
+    """
+    if file.exists():
+        with _opened(file):  # only an archive of runs is replaced
+            pass
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(_member(MANIFEST), json.dumps(_VERSION))
+            for run in sorted(found, key=lambda run: run.run_id):
+                for path in sorted(path for path in run.about.path.rglob("*") if path.is_file()):
+                    name = path.relative_to(run.about.path).as_posix()
+                    if _FILE.fullmatch(name):
+                        archive.writestr(_member(f"{run.run_id}/{name}"), path.read_bytes())
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+    return file.stat().st_size
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    member = zipfile.ZipInfo(name)  # its time is always 1980-01-01
+    member.compress_type, member.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+    return member
+
+
+def import_runs(file: Path) -> tuple[int, int]:
+    """Read all runs of an archive into the state directory; return how many are new, and how many were there before.
+
+    Each run is imported completely or not at all.
+
+    Raises:
+        CseError: If the file is not such an archive, or contains something else, or something damaged.
+    """
+    with _opened(file) as archive:
+        members = _members(archive, file)
+        new = {run_id: names for run_id, names in members.items() if not folder_of(run_id).exists()}
+        for run_id, names in new.items():
+            draft = runs() / f".{run_id}.{os.getpid()}"
+            try:
+                for name, member in names.items():
+                    make_folder((draft / name).parent)
+                    (draft / name).write_bytes(archive.read(member))
+                about = _checked(draft, run_id)
+                write_atomically(draft / ABOUT, about.model_copy(update={"pulled": f"archive {file.name}"}).to_toml())
+                draft.rename(folder_of(run_id))
+            except CseError as error:
+                raise _not_an_archive(file, f"run {run_id}: {error.message}") from error
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+    return len(new), len(members) - len(new)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an archive of runs for reading.
+
+    Raises:
+        CseError: If the file is missing or not such an archive.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if json.loads(archive.read(MANIFEST)) != _VERSION:
+                raise _not_an_archive(file, f"{MANIFEST} names another version")
+            yield archive
+    except FileNotFoundError as error:
+        if error.filename == str(file):
+            raise CseError(f"{file} does not exist", "give the path of an archive made by `cse runs export`") from error
+        raise
+    # RuntimeError: a member is encrypted. NotImplementedError: an unknown compression.
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, NotImplementedError, zlib.error) as error:
+        raise _not_an_archive(file, str(error)) from error
+
+
+def _members(archive: zipfile.ZipFile, file: Path) -> Mapping[str, Mapping[str, zipfile.ZipInfo]]:
+    """Return ID of each run → path in its directory → member. Only names that `export_runs` writes are accepted."""
+    found: dict[str, dict[str, zipfile.ZipInfo]] = defaultdict(dict)
+    for member in archive.infolist():
+        run_id, _, name = member.filename.partition("/")
+        if member.filename == MANIFEST:
+            continue
+        if not _RUN_ID.fullmatch(run_id) or not _FILE.fullmatch(name) or name in found[run_id]:
+            raise _not_an_archive(file, f"unexpected member {member.filename!r}")
+        found[run_id][name] = member
+    for run_id, members in found.items():
+        if sum(member.file_size for member in members.values()) > _MOST_BYTES:
+            raise _not_an_archive(file, f"run {run_id} has more than {counted(_MOST_BYTES, 'byte')}")
+    return found
+
+
+def _checked(folder: Path, run_id: str) -> About:
+    """Return what a run is, after checking the files that other commands rely on.
+
+    Raises:
+        CseError: If one of them is damaged, or the run is not finished.
+    """
+    try:
+        about = About(**tomllib.loads((folder / ABOUT).read_text(encoding="utf-8")))
+        if about.run_id != run_id:
+            raise CseError(f"{ABOUT} describes run {about.run_id}")
+        if not about.summary:
+            text = (folder / RESULT).read_text(encoding="utf-8")
+            if KEY not in json.loads(text):
+                raise CseError(f"{RESULT} has no checksum")
+            Result.model_validate_json(text)
+    except ValidationError as error:
+        raise CseError(describe(error)) from error
+    except (OSError, ValueError, TypeError) as error:
+        raise CseError(str(error)) from error
+    history = read_history(folder)
+    if history.damaged or history.end is None or history.end.kind != "finished":
+        raise CseError(f"{FILE} is damaged, or the run is not finished")
+    return about
+
+
+def _not_an_archive(file: Path, why: str) -> CseError:
+    return CseError(
+        f"{file} is not an archive of runs, or it is damaged: {why}", "export the runs again: cse runs export FILE"
+    )

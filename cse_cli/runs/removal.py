@@ -1,0 +1,120 @@
+"""Delete runs, and files that nothing needs: `cse runs rm` and `cse runs gc`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cse_cli.core.paths import home, runs
+from cse_cli.runs.index import EARLIER, RecordedRun, all_runs, find_run
+from cse_cli.runs.lock import FileLock
+from cse_cli.runs.record import ABOUT, folder_of, lock_of
+from registry.errors import CseError
+
+_YOUNG_SECONDS = 3600.0
+"""A directory without `run.toml` that is younger may belong to a process that is about to write it."""
+
+
+def with_children(named: Sequence[RecordedRun], known: Sequence[RecordedRun]) -> list[RecordedRun]:
+    """Return runs and all runs below them, such as the trials of a search."""
+    wanted = {run.run_id for run in named}
+    while below := {run.run_id for run in known if run.about.parent in wanted} - wanted:
+        wanted |= below
+    return [run for run in known if run.run_id in wanted]
+
+
+def find_removable(names: Sequence[str]) -> list[RecordedRun]:
+    """Return the runs with these ID prefixes or names, and the runs below them.
+
+    Raises:
+        UnknownNameError: If for a name no run or several runs match.
+        CseError: If one of them is running.
+    """
+    known = all_runs()
+    found = with_children([find_run(name, known) for name in names], known)
+    for run in found:
+        if run.state == "RUNNING":
+            raise _is_running(run)
+    return found
+
+
+def remove(found: Sequence[RecordedRun]) -> int:
+    """Delete runs with all their files, and return how many bytes that frees.
+
+    Raises:
+        CseError: If one of them was resumed meanwhile. Those before it are deleted.
+    """
+    freed = 0
+    for run in found:
+        lock, hidden = FileLock(lock_of(run.run_id)), run.about.path.with_name(f".{run.run_id}.removed")
+        with FileLock(home() / "claims.lock"):  # no process may claim the run now
+            if not lock.acquire():
+                raise _is_running(run)
+            try:
+                freed += size([run.about.path])
+                run.about.path.rename(hidden)  # a process that is killed here leaves no half of a run
+            finally:
+                lock.release()
+        shutil.rmtree(hidden)
+    return freed
+
+
+def _is_running(run: RecordedRun) -> CseError:
+    short = run.about.short
+    return CseError(f"run {short} ({run.name}) is running", f"stop it first: cse runs stop {short}")
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """Files that nothing needs.
+
+    Args:
+        what: Description for a list.
+        paths: Files and directories to delete.
+    """
+
+    what: str
+    paths: tuple[Path, ...]
+
+    def delete(self) -> None:
+        """Delete the files."""
+        for path in self.paths:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def find_garbage() -> list[Garbage]:
+    """Return checkpoints of finished runs, and what processes that were killed left: drafts and incomplete runs."""
+    return [*_checkpoints(), *_incomplete()]
+
+
+def size(paths: Sequence[Path]) -> int:
+    """Return how many bytes are freed if these are deleted. A file that has another name too frees none."""
+    files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
+    found = [file.lstat() for file in files if file.is_symlink() or file.is_file()]
+    return sum(one.st_size for one in found if one.st_nlink == 1)
+
+
+def _checkpoints() -> Iterator[Garbage]:
+    for run in all_runs():
+        if run.state in ("FINISHED", "PRUNED"):
+            left = [file for pattern in ("*.pt", "*.partial", "*.tmp") for file in run.about.path.glob(pattern)]
+            if left:
+                yield Garbage(f"checkpoints and drafts of finished run {run.about.short}", tuple(sorted(left)))
+
+
+def _incomplete() -> Iterator[Garbage]:
+    with suppress(FileNotFoundError):
+        for entry in sorted(os.scandir(runs()), key=lambda entry: entry.name):
+            hidden = entry.name.startswith(".")
+            complete = not hidden and any((folder_of(entry.name) / name).exists() for name in (ABOUT, EARLIER))
+            if entry.is_dir() and not complete and time.time() - entry.stat().st_mtime > _YOUNG_SECONDS:
+                what = "draft or removed run" if hidden else "directory without run.toml"
+                yield Garbage(f"{what} {entry.name}", (Path(entry.path),))

@@ -1,0 +1,154 @@
+"""`cse runs ls`: which runs it shows, in which order, and what each line contains."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from cse_cli.core.results import STS_TASKS
+from cse_cli.core.tables import as_rich
+from cse_cli.runs import view
+from cse_cli.runs.index import all_runs
+from cse_cli.runs.listing import RunQuery, Summary, check_order, parse_since, summary
+from registry.errors import CseError, UnknownNameError
+from tests.records import recorded, result
+
+
+def record(recipe: str, score: float | None = None, seconds: float = 1.0, **about: object) -> None:
+    if score is None:
+        recorded(end="failed", recipe=recipe, seed=1, **about)
+    else:
+        scores = {"stsb_dev": {"spearman": score}, "stsb": {"spearman": score}}
+        recorded(result(recipe=recipe, scores=scores, seconds=seconds, recipe_hash=recipe), **about)
+
+
+@pytest.fixture
+def three() -> None:
+    record("mini/simcse_en", 50.0, 3.0, changes=("train.steps=10", "no queue"), tags={"paper": "v2"})
+    record("mini/ifcl_en", 60.0, 2.0, tags={"paper": "v1"})
+    record("simcse_en")
+
+
+def shown(**options: object) -> list[str]:
+    return [line.recipe for line in RunQuery(**options).lines()]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "recipes"),
+    [
+        ({}, ["simcse_en", "mini/ifcl_en", "mini/simcse_en"]),
+        ({"recipe": "simcse_en"}, ["simcse_en"]),
+        ({"recipe": "mini/*"}, ["mini/ifcl_en", "mini/simcse_en"]),
+        ({"status": "failed"}, ["simcse_en"]),
+        ({"status": "FINISHED", "limit": 1}, ["mini/ifcl_en"]),
+        ({"status": "lost"}, []),
+        ({"tags": ["paper"]}, ["mini/ifcl_en", "mini/simcse_en"]),
+        ({"tags": ["paper=v2"]}, ["mini/simcse_en"]),
+        ({"tags": ["paper", "other"]}, []),
+        ({"experiment": "mini/simcse*"}, ["mini/simcse_en"]),
+        ({"since": "1h"}, ["simcse_en", "mini/ifcl_en", "mini/simcse_en"]),
+        ({"since": "2999-01-01"}, []),
+        ({"sort": "avg"}, ["mini/ifcl_en", "mini/simcse_en", "simcse_en"]),
+        ({"sort": "seconds", "limit": 1}, ["mini/simcse_en"]),
+        ({"sort": "recipe"}, ["mini/ifcl_en", "mini/simcse_en", "simcse_en"]),
+        ({"sort": "status", "limit": 2}, ["simcse_en", "mini/ifcl_en"]),
+    ],
+)
+def test_runs_are_filtered_and_sorted(three: None, options: dict[str, object], recipes: list[str]) -> None:
+    assert shown(**options) == recipes
+
+
+def test_an_experiment_is_found_by_its_id(three: None) -> None:
+    (wanted,) = (run.about.experiment for run in all_runs() if run.about.recipe == "mini/ifcl_en")
+    assert shown(experiment=wanted) == ["mini/ifcl_en"]
+
+
+def test_what_was_set_and_tagged_is_shown(three: None) -> None:
+    *_, line = RunQuery().lines()
+    assert line.changed == ("train.steps=10", "no queue")
+    assert (line.tags, line.note) == ({"paper": "v2"}, "paper=v2")
+    assert (line.group, line.status) == ("mini/simcse_en", "FINISHED")
+
+
+@pytest.mark.parametrize(
+    ("about", "note"),
+    [
+        ({"search": "s", "trial": 3}, "trial 3"),
+        ({"search": "s"}, "search s"),
+        ({"name": "short queue"}, "'short queue'"),
+        ({"confirms": "s"}, "confirms s"),
+        ({"test_selected": True}, "selected on test data"),
+        ({"pulled": "archive a.zip"}, "from archive a.zip"),
+    ],
+)
+def test_the_note_has_what_a_reader_must_know(about: dict[str, object], note: str) -> None:
+    record("r", 50.0, **about)
+    assert RunQuery().lines()[0].note == note
+
+
+def test_a_failed_run_shows_why_and_a_damaged_one_what() -> None:
+    failed, damaged = recorded(end=None, recipe="r", seed=0), recorded(result())
+    failed.end("failed", "the loss is nan")
+    (damaged.path / "result.json").write_text("{")
+    with (damaged.path / "events.jsonl").open("a") as file:
+        file.write("x\n")
+    last, first = RunQuery().lines()
+    assert first.note == "the loss is nan"
+    assert (first.dev, first.test, last.test) == (None, None, None)
+    assert "result.json is damaged" in last.note
+    assert last.note.endswith("1 damaged line in events.jsonl")
+
+
+def test_the_line_of_a_run_has_its_scores() -> None:
+    recorded(result(untrained={"stsb": {"spearman": 60.0}, "sickr": {"spearman": 60.0}}))
+    line = summary(all_runs()[0])
+    assert (line.recipe, line.seed, line.status) == ("mini/simcse_en", "1", "FINISHED")
+    assert (line.dev, line.test, line.gain, line.seconds) == (70.0, 62.0, 2.0, 12.5)
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(UnknownNameError, match=r"no 'finish'\. Did you mean 'FINISHED'"):
+        RunQuery(status="finish").lines()
+    with pytest.raises(UnknownNameError, match="no 'killed'"):
+        RunQuery(status="killed").lines()
+    with pytest.raises(UnknownNameError, match="no 'average'"):
+        check_order("average")
+    with pytest.raises(CseError, match="'yesterday' is not a time"):
+        RunQuery(since="yesterday").lines()
+    ago = datetime.now(UTC) - parse_since("2d")
+    assert abs(ago - timedelta(days=2)) < timedelta(minutes=1)
+
+
+def line(**changes: object) -> Summary:
+    plain = {
+        "run_id": "3f2a81bc" * 4, "recipe": "mini/focal_infonce_en", "seed": "17", "status": "FINISHED", "dev": 70.123,
+        "test": 62.0, "gain": 3.5, "started": datetime(2026, 11, 22, 9, 30, tzinfo=UTC), "seconds": 12345.6,
+        "note": "", "name": "", "group": "", "experiment": "", "changed": (), "tags": {},
+    }  # fmt: skip
+    return Summary(**{**plain, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("changed", [(), ("train.steps=1000", "losses.focal_info_nce.temperature=0.07")])
+def test_a_terminal_of_80_columns_cuts_nothing(changed: tuple[str, ...]) -> None:
+    written = io.StringIO()
+    table = view._table([line(), line(changed=changed)], 80)
+    Console(file=written, width=80).print(as_rich(table, gap=1))
+    lines = written.getvalue().split("\n")
+    assert max(map(len, lines)) <= 80
+    assert "…" not in written.getvalue()
+    for text in ("3f2a81bc", "FINISHED", "70.12", "62.00"):
+        assert text in written.getvalue()
+    assert ("set" in lines[0].split()) == bool(changed)
+
+
+def test_the_average_is_over_seven_sets_or_over_all_test_sets() -> None:
+    seven = {name: {"spearman": 10.0 + place} for place, name in enumerate(STS_TASKS)}
+    whole = result(scores={**seven, "own": {"spearman": 99.0}}, untrained=seven)
+    assert (whole.average(), whole.gain) == (13.0, 0.0)
+    part = result(untrained={"stsb": {"spearman": 60.0}, "sickr": {"spearman": 60.0}})
+    assert (part.average(), part.average(untrained=True), part.gain) == (62.0, 60.0, 2.0)
+    assert result(untrained={"stsb": {"spearman": 60.0}}).gain is None
+    assert result(scores={"stsb_dev": {"spearman": 1.0}}).average() is None

@@ -1,0 +1,155 @@
+"""Runs are deleted with everything below them; running runs stay. Garbage is what nothing needs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cse_cli.runs import removal
+from cse_cli.runs.index import all_runs
+from cse_cli.runs.lock import FileLock
+from cse_cli.runs.record import RunRecord, lock_of
+from tests.cse_cli.jobs.running import cse
+from tests.records import recorded, result
+
+Runs = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def runs(capsys: pytest.CaptureFixture[str]) -> Runs:
+    return lambda *arguments: cse("runs", *arguments, capsys=capsys)
+
+
+def record(name: str = "run", parent: str = "") -> RunRecord:
+    """Record a finished run with a model."""
+    made = recorded(result(), name=name, parent=parent)
+    (made.path / "model").mkdir()
+    (made.path / "model/weights").write_bytes(bytes(100_000))
+    return made
+
+
+def names() -> list[str]:
+    return [run.name for run in reversed(all_runs())]
+
+
+def test_a_run_is_deleted_with_its_files(runs: Runs, home: Path) -> None:
+    one = record("one")
+    record("other")
+    code, out, err = runs("rm", one.run_id[:8], "--yes")
+    assert (code, f"{one.run_id[:8]} one FINISHED" in err) == (0, True)
+    assert out.startswith("1 run removed, 10")
+    assert "MLflow" in err
+    assert names() == ["other"]
+    assert len(list((home / "runs").iterdir())) == 1
+
+
+def test_runs_below_it_go_with_it(runs: Runs) -> None:
+    search = record("search")
+    trial = record("trial", search.run_id)
+    record("of the trial", trial.run_id)
+    record("other")
+    assert runs("rm", "search", "--yes")[1].startswith("3 runs removed")
+    assert names() == ["other"]
+
+
+@pytest.mark.parametrize("end", ["failed", "stopped", None])
+def test_a_run_that_ended_otherwise_or_is_lost_can_be_deleted(runs: Runs, end: str | None) -> None:
+    recorded(end=end, name="one").close()
+    assert runs("rm", "one", "--yes")[0] == 0
+    assert names() == []
+
+
+def test_a_running_run_stays_and_so_do_all_others_named(runs: Runs) -> None:
+    record("done")
+    busy = recorded(end=None, name="busy")
+    code, out, err = runs("rm", "done", "busy", "--yes")
+    assert (code, out) == (2, "")
+    assert f"stop it first: cse runs stop {busy.run_id[:8]}" in err
+    assert names() == ["done", "busy"]
+
+
+def test_a_run_that_was_resumed_meanwhile_stays(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = recorded(end="stopped", name="one")
+    lock = FileLock(lock_of(stopped.run_id))
+    assert lock.acquire()
+    code, _, err = runs("rm", "one", "--yes")
+    assert (code, f"run {stopped.run_id[:8]} (one) is running" in err) == (2, True)
+    lock.release()
+    assert names() == ["one"]
+
+
+def test_a_deletion_that_is_killed_leaves_no_half_of_a_run(
+    runs: Runs, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = record("one")
+
+    def killed(_path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(removal.shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        removal.remove(removal.find_removable(["one"]))
+    monkeypatch.undo()
+    monkeypatch.setenv("CSE_HOME", str(home))
+    assert names() == []
+    (left,) = (home / "runs").iterdir()
+    age(left)
+    assert f"removed run .{one.run_id}.removed" in runs("gc", "--yes")[1]
+    assert list((home / "runs").iterdir()) == []
+
+
+def test_nothing_is_deleted_without_an_answer(runs: Runs) -> None:
+    done = record("done")
+    (done.path / "best-3.pt").write_bytes(bytes(5000))
+    for command in (["rm", "done"], ["gc"]):
+        code, _out, err = runs(*command)
+        assert code == 2
+        assert "add --yes" in err
+    assert names() == ["done"]
+    assert (done.path / "best-3.pt").exists()
+
+
+def age(path: Path) -> None:
+    old = time.time() - 7200
+    os.utime(path, (old, old))
+
+
+def test_garbage_is_listed_and_deleted(runs: Runs, home: Path) -> None:
+    done, failed = record("done"), recorded(end="failed")
+    for run in (done, failed):
+        (run.path / "best-3.pt").write_bytes(bytes(5000))
+    folder = home / "runs"
+    for name in ("." + "a" * 32 + ".17", "b" * 32, "c" * 32, "d" * 32):
+        (folder / name).mkdir()
+        (folder / name / "lock").touch()
+        age(folder / name)
+    (folder / ("c" * 32)).touch()  # young: its process may be about to write run.toml
+    (folder / ("d" * 32) / "run.json").write_text("{}")  # of an earlier version
+    age(folder / ("d" * 32))
+
+    code, out, _ = runs("gc", "--dry-run")
+    assert code == 0
+    assert f"finished run {done.run_id[:8]}: 5.0 kB" in out
+    assert [line.split()[-3][:3] for line in out.splitlines() if "directory" in line or "draft " in line] == [
+        ".aa", "bbb",
+    ]  # fmt: skip
+    assert out.endswith("5.0 kB would be freed\n")
+    assert runs("gc", "--yes")[0] == 0
+    left = {path.name[0] for path in folder.iterdir() if path.name not in (done.run_id, failed.run_id)}
+    assert left == {"c", "d"}
+    assert [path.name for path in folder.glob("*/*.pt")] == ["best-3.pt"]
+    assert (failed.path / "best-3.pt").exists()
+    assert runs("gc")[1] == "nothing to delete\n"
+
+
+def test_a_file_with_another_name_frees_nothing(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/weights").write_bytes(bytes(1000))
+    assert removal.size([tmp_path / "one"]) == 1000
+    os.link(tmp_path / "one/weights", tmp_path / "copy")
+    assert removal.size([tmp_path / "one"]) == 0
+    assert removal.size([tmp_path / "nothing"]) == 0
