@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -60,8 +63,9 @@ def leaderboard(
 
     find_tables(paper, table)  # unknown names are reported before the runs are read
     query = LeaderboardQuery(paper, table, encoder, language, recipe, field, pool is Pool.SETTINGS)
-    runs = read_finished_runs()
-    tables = score_tables(runs, query)
+    with _uncollected():
+        runs = read_finished_runs()
+        tables = score_tables(runs, query)
     if html is not None:
         write_page(tables, html)
         sys.stderr.write(f"{html}: {counted(len(tables), 'table')}\n")
@@ -75,6 +79,16 @@ def leaderboard(
         shown = ": these are the papers' own numbers" if tables else ""
         sys.stdout.flush()
         sys.stderr.write(f"{which}{shown}\n  → `cse run quickstart` makes one in about two minutes\n")
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Look for no unused memory while thousands of results are read: nothing is unused, and it takes a fifth longer."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 COMPARE_EPILOG = (

@@ -63,7 +63,9 @@ class EncoderTable:
         )
 
     def _heading(self, dev: LayoutColumn) -> str:
-        return next((column.heading for column in self.layout.columns if column.evaluator == dev.evaluator), dev.heading)
+        return next(
+            (column.heading for column in self.layout.columns if column.evaluator == dev.evaluator), dev.heading
+        )
 
     def _rank(self, row: ScoreRow) -> tuple[bool, float, str]:
         score = row.scores.get(self.layout.ranking)

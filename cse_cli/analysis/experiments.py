@@ -7,37 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
-from typing import Literal
 
-from cse_cli.analysis.runs import (
-    by_seed,
-    changed_settings,
-    last_finished,
-    read_resolved,
-    recipe_changes,
-    recipe_today,
-    shortened,
-)
+from cse_cli.analysis.origins import STATUSES, Answers, RecipeStatus, names_of, origin_of, recipe_status
+from cse_cli.analysis.runs import by_seed, changed_settings, last_finished, shortened
 from cse_cli.core.identity import SHORT, Difference
 from cse_cli.core.plans import SeedPlan, plan_of
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, paper_average
-from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
 from cse_cli.runs.index import RecordedRun
-from registry.errors import CseError, UnknownNameError
 from registry.papers import AVERAGE
-from registry.paths import is_file
 
-RecipeStatus = Literal["current", "variant", "changed", "other_model", "missing"]
-"""How a run relates to its recipe's file today: the same settings; those that its `--set` explains; other settings;
-another model; there is no such file."""
-STATUSES: tuple[RecipeStatus, ...] = ("current", "variant", "other_model", "changed", "missing")
-"""In the order in which one stands for several."""
 StatusOf = Callable[[Result], RecipeStatus]
 ChangesOf = Mapping[str, Sequence[str]]
 """Run → what its `--set` and `--unset` changed."""
-SHIPPED = "_recipes"
-"""Folder of an installation's recipes."""
 TRAINING = "training"
 """Fingerprint that is no evaluation data."""
 POOLED = "--pool settings: runs with equal settings are one row, also if text, weights or code differ"
@@ -159,6 +140,7 @@ def configurations(
     for result, paper in groups.with_papers(lambda run: run.recipe_hash if pool else run.experiment):
         key = result.recipe_hash if pool else result.experiment
         found[key, paper, evaluation_data(result)].append(result)
+    groups.answers.keep()
     return _told_apart([groups.configuration(runs, pool=pool) for runs in found.values()])
 
 
@@ -171,11 +153,11 @@ class _Groups:
     """What the runs of one call have in common; each recipe's file is looked at once."""
 
     def __init__(self, results: Sequence[Result], changes: ChangesOf, status_of: StatusOf | None) -> None:
-        self._results, self._changes = results, changes
-        self._status_of = status_of or (lambda result: recipe_status(result, self.changes(result)))
+        self._results, self._changes, self.answers = results, changes, Answers()
+        self._status_of = status_of or (lambda result: recipe_status(result, self.changes(result), self.answers))
         self._statuses: dict[tuple[object, ...], RecipeStatus] = {}
         self._origins: dict[tuple[str, str], str] = {}
-        self._names = _names({self.origin(result): result.recipe for result in results})
+        self._names = names_of({self.origin(result): result.recipe for result in results})
 
     def changes(self, result: Result) -> tuple[str, ...]:
         """Return what `--set` changed of a run's recipe."""
@@ -220,93 +202,6 @@ class _Groups:
 
 def _first_of_each(runs: Sequence[Result]) -> list[Result]:
     return list({run.experiment: run for run in reversed(runs)}.values())[::-1]
-
-
-def origin_of(result: Result) -> str:
-    """Return what identifies a run's recipe: the path of its file, or the name of one that is not on this machine.
-
-    A recipe that had a bare name on another machine is the one with this name here.
-    """
-    source, name = result.source, result.recipe
-    shipped = source.endswith(f"/{SHIPPED}/{name}.toml")  # another installation's
-    if source and not shipped and is_file(Path(source)):
-        return str(real_path(Path(source)))
-    if source and not shipped and not source.endswith(f"/recipes/{name}.toml"):
-        return source
-    file = Path(name) if name.endswith(".toml") else _named(name)
-    return name if file is None else str(real_path(file))
-
-
-def _named(name: str) -> Path | None:
-    """Return the file of the recipe with a bare name."""
-    return next((file for root in roots() if is_file(file := root / f"{name}.toml")), None)
-
-
-def _names(recipes: Mapping[str, str]) -> dict[str, str]:
-    """Return origin → name; files with the same name have as much of their path as tells them apart.
-
-    Args:
-        recipes: Origin → what the run calls its recipe.
-    """
-    bare = {origin: bare_name(Path(origin)) if origin.endswith(".toml") else origin for origin in recipes}
-    names = {origin: bare[origin] or recipe_name(called) for origin, called in recipes.items()}
-    same: dict[str, list[str]] = defaultdict(list)
-    for origin, name in names.items():
-        same[name].append(origin)
-    for name, origins in same.items():
-        if len(origins) > 1 or _named(name) is not None:
-            names |= {origin: _tail(origin, origins) for origin in origins if bare[origin] is None}
-    return names
-
-
-def _tail(path: str, others: Sequence[str]) -> str:
-    """Return the shortest end of a path, with its folder, that no other path has."""
-    parts = Path(path).parts
-    for count in range(2, len(parts)):
-        if all(Path(other).parts[-count:] != parts[-count:] for other in others if other != path):
-            return Path(*parts[-count:]).as_posix()
-    return path
-
-
-def recipe_status(result: Result, changes: Sequence[str] = ()) -> RecipeStatus:
-    """Return how a run relates to its recipe's file today.
-
-    Args:
-        result: Of the run.
-        changes: What its `--set` changed.
-    """
-    origin = origin_of(result)
-    if not is_file(Path(origin)):
-        return "missing"
-    try:
-        today = recipe_today(origin)
-    except UnknownNameError:
-        return "missing"
-    except CseError:
-        return "changed"
-    if today.settings == result.recipe_hash:
-        return "current"
-    if result.model not in {str(part.get("model", "")) for part in today.resolved["encoders"].values()}:
-        return "other_model"
-    ran = read_resolved(result.run_id)
-    differing = [] if ran is None else [change.key for change in recipe_changes([today.resolved, ran])]
-    return "variant" if changes and all(_explained(key, changes) for key in differing) else "changed"
-
-
-def _explained(key: str, changes: Sequence[str]) -> bool:
-    """Return whether one of the changes is of this key, of a table around it or of something in it."""
-    for change in changes:
-        changed = change.removeprefix("no ").partition("=")[0].removesuffix(".name")
-        changed = ".".join(_until_position(changed))
-        if f"{key}.".startswith(f"{changed}.") or f"{changed}.".startswith(f"{key}."):
-            return True
-    return False
-
-
-def _until_position(key: str) -> list[str]:
-    """Return the parts of a dotted key before a position in an array, which comparisons do not have."""
-    parts = key.split(".")
-    return parts[: next((place for place, part in enumerate(parts) if part.isdecimal()), len(parts))]
 
 
 def _told_apart(found: Sequence[Configuration]) -> list[Configuration]:

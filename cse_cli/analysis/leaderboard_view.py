@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cse_cli.analysis.pages import Part, Remarks, render
 from cse_cli.analysis.papers import SCHEMA_VERSION, Missing, ScoreRow, ScoreTable, Trend
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import counted, signed
@@ -18,6 +18,9 @@ from cse_cli.core.stats import LEGEND, SYMBOLS, Mark, Score
 from cse_cli.core.tables import Cell, Row, Table, as_latex, as_markdown, as_rich_parts, csv_lines, escape_markdown
 from registry.errors import CseError
 from registry.paths import write_atomically
+
+if TYPE_CHECKING:
+    from cse_cli.analysis.pages import Part
 
 POSITIONS: tuple[Mark, ...] = ("within", "above", "below", "incomparable")
 """Marks of a difference; the others are doubts about the number itself."""
@@ -244,6 +247,8 @@ def legend_lines(tables: Iterable[ScoreTable], strong: str = "bold") -> list[str
 
 def table_parts(table: ScoreTable) -> tuple[Part, ...]:
     """Return a table for a report, with its remarks and the legend of its marks."""
+    from cse_cli.analysis.pages import Remarks
+
     lines = (*remarks(table), *legend_lines([table]))
     return (text_table(table), Remarks(lines)) if lines else (text_table(table),)
 
@@ -325,6 +330,8 @@ WRITERS: dict[str, Callable[[Sequence[ScoreTable]], str]] = {
 
 def page(tables: Sequence[ScoreTable]) -> str:
     """Return the leaderboard as one self-contained page: sortable, works offline, light and dark."""
+    from cse_cli.analysis.pages import render  # imports Jinja, which a terminal does not need
+
     return render("leaderboard.html.j2", tables=map(_page_table, tables), legend=legend_lines(tables))
 
 

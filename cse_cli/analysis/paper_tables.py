@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from types import MappingProxyType
 
-import numpy as np
-
-from cse_cli.analysis.experiments import Configuration, RecipeStatus, configurations, mixed
+from cse_cli.analysis.experiments import Configuration, configurations, mixed
+from cse_cli.analysis.origins import RecipeStatus
 from cse_cli.analysis.papers import (
     Missing,
     PrintedRow,
@@ -383,7 +382,8 @@ FEWEST = 3
 
 def trend(along: str, ours: Sequence[float], paper: Sequence[float]) -> Trend | None:
     """Return Spearman's correlation of our cells with the paper's, ties sharing their ranks; None for too few cells."""
-    from scipy.stats import rankdata, spearmanr  # half a second to import
+    import numpy as np  # with the next, a second to import
+    from scipy.stats import rankdata, spearmanr
 
     n = len(ours)
     if n < FEWEST:

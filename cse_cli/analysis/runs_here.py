@@ -40,12 +40,12 @@ class RunsHere:
             self._seeds.setdefault(result.recipe_hash, {}).setdefault(result.experiment, set()).add(result.seed)
 
     def cells_of(self, study: Study) -> list[Cell]:
-        """Return a study's cells, as far as finding their runs needs them.
+        """Return a study's cells.
 
         Raises:
             RecipeError: A recipe is not valid with its settings.
         """
-        return [Cell(one.row, one.columns, "", (), (), one.settings) for one in self._cells(study)]
+        return [facts.cell for facts in self._cells(study)]
 
     def _cells(self, study: Study) -> tuple[CellFacts, ...]:
         if study.name not in self._facts:
@@ -103,12 +103,12 @@ class RunsHere:
     def _asked(self, answer: Answer, row: str, column: str) -> tuple[str, Sequence[Requirement], int]:
         """Return settings and needs of the recipe that computes a cell, and how many seeds a study asks for, or 0."""
         if answer.kind == "recipe":
-            facts = recipe_today(answer.text)
-            return facts.settings, facts.requirements, 0
-        cell = self._study_cell(answer.text, row, column)
-        if cell is None:
+            today = recipe_today(answer.text)
+            return today.settings, today.requirements, 0
+        facts = self._study_cell(answer.text, row, column)
+        if facts is None:
             raise CseError(f"study '{answer.text}' has no cell for '{row}'", f"`cse check {answer.text}`")
-        return cell.settings, cell.requirements, len(self._studies[answer.text].seed_list)
+        return facts.cell.hash, facts.requirements, len(self._studies[answer.text].seed_list)
 
     def _computes(self, study: str, row: str, column: str) -> bool:
         """Tell whether a study has the cell; a small one may leave whole columns to the paper's own."""
@@ -120,9 +120,9 @@ class RunsHere:
     def _study_cell(self, name: str, row: str, column: str) -> CellFacts | None:
         if name not in self._studies:
             self._studies[name] = load_study(name)
-        for cell in self._cells(self._studies[name]):
-            if cell.row == row and (not cell.columns or column in cell.columns):
-                return cell
+        for facts in self._cells(self._studies[name]):
+            if facts.cell.row == row and (not facts.cell.columns or column in facts.cell.columns):
+                return facts
         return None
 
 
