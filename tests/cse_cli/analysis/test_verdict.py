@@ -108,7 +108,7 @@ def test_without_a_plan_the_sentence_names_the_anytime_test():
     assert f"0.40 ± {(found.high - found.low) / 2:.2f}" in sentence
 
 
-def test_two_seeds_have_no_bounded_interval_at_any_number_of_seeds():
+def test_two_seeds_have_no_bounded_anytime_interval():
     found = compare_paired([0, 1], [60.0, 60.0], [60.3, 60.4])
     assert (found.low, found.high, found.level) == (None, None, 0.05)
     sentence = said(found, plan=SeedPlan("anytime"))
@@ -116,7 +116,7 @@ def test_two_seeds_have_no_bounded_interval_at_any_number_of_seeds():
     assert "B is 0.35 better" in sentence
 
 
-def test_there_is_no_verdict_before_the_planned_seeds_are_finished():
+def test_without_all_planned_seeds_there_is_no_verdict():
     differences = seeds(0.3, 0.4, 0.5).judged("incomplete", None, 0.0)
     assert verdict("B", differences, pairs(0.001), True, WAITING).finding == "incomplete"
     sentence = said(differences, pairs(0.001), plan=WAITING)

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from cse_cli.core.stats import LEVEL, TAU, Design, beside_number, compare_paired, paired, score_against_number, unpaired
+from cse_cli.core.stats import (
+    LEVEL,
+    NUMBER_SCALE,
+    Design,
+    beside_number,
+    compare_paired,
+    paired,
+    score_against_number,
+    unpaired,
+)
 
 
 def bayes_factor(t: float, design: Design) -> float:
@@ -16,10 +25,11 @@ def bayes_factor(t: float, design: Design) -> float:
 
     def density(effect: float) -> float:
         noncentral = stats.nct.pdf(abs(t), design.freedom, math.copysign(1, t) * effect * math.sqrt(design.size))
-        return float(noncentral * stats.norm.pdf(effect, scale=TAU))
+        return float(noncentral * stats.norm.pdf(effect, scale=design.scale))
 
     near = t / math.sqrt(design.size)
-    marginal, _ = integrate.quad(density, -8 * TAU, 8 * TAU, points=[-near, 0, near], epsabs=0, epsrel=1e-11, limit=400)
+    reach, points = 8 * design.scale, [-near, 0, near]
+    marginal, _ = integrate.quad(density, -reach, reach, points=points, epsabs=0, epsrel=1e-11, limit=400)
     return marginal / float(stats.t.pdf(t, design.freedom))
 
 
@@ -49,14 +59,14 @@ def likelihood(values: np.ndarray, effect: float) -> float:
 def test_a_reported_number_is_the_first_score_of_its_method():
     values = np.array([61.0, 62.1, 62.4, 61.9])
     effects = integrate.quad(
-        lambda effect: likelihood(values - 61, effect) * stats.norm.pdf(effect, scale=TAU),
-        -8 * TAU, 8 * TAU, points=[0, 3], epsabs=0, epsrel=1e-9, limit=200,
+        lambda effect: likelihood(values - 61, effect) * stats.norm.pdf(effect, scale=NUMBER_SCALE),
+        -8 * NUMBER_SCALE, 8 * NUMBER_SCALE, points=[0, 3], epsabs=0, epsrel=1e-9, limit=200,
     )  # fmt: skip
     score = score_against_number(values[1:].tolist(), 61.0)
     assert score.p == pytest.approx(likelihood(values - 61, 0.0) / effects[0], rel=1e-7)
 
 
-def test_one_seed_has_the_e_value_1_and_more_extreme_scores_a_smaller_p():
+def test_one_seed_has_the_e_value_1_and_a_larger_t_a_smaller_p():
     assert compare_paired([0], [1.0], [9.0]).p_in("anytime") == 1.0
     p = [paired(5).p(t, "anytime") for t in (0.0, 2.0, 5.0, 20.0)]
     assert p[0] == 1.0
@@ -74,8 +84,9 @@ def test_the_interval_ends_where_the_test_begins_to_reject(design, level):
     assert design.p(design.critical(level, "planned"), "planned") == pytest.approx(level, rel=1e-9)
 
 
-def test_three_seeds_are_the_fewest_that_can_show_a_difference():
-    limits = [paired(n).critical(LEVEL, "anytime") for n in (2, 3, 4)]
+@pytest.mark.parametrize("design", [paired, beside_number])
+def test_three_seeds_are_the_fewest_that_can_show_a_difference(design):
+    limits = [design(n).critical(LEVEL, "anytime") for n in (2, 3, 4)]
     assert limits[0] == math.inf
     assert limits[1] > limits[2]
     assert math.isfinite(limits[1])
