@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from operator import mul
+from statistics import correlation, fmean
 from types import MappingProxyType
 
 from cse_cli.analysis.experiments import Configuration, configurations, mixed
@@ -25,7 +29,7 @@ from cse_cli.analysis.runs import last_finished
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_row
 from cse_cli.core.results import Result
-from cse_cli.core.stats import Score
+from cse_cli.core.stats import Design, Score
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.study import Study, studies_of
 from registry import papers
@@ -382,18 +386,22 @@ FEWEST = 3
 
 def trend(along: str, ours: Sequence[float], paper: Sequence[float]) -> Trend | None:
     """Return Spearman's correlation of our cells with the paper's, ties sharing their ranks; None for too few cells."""
-    import numpy as np  # with the next, a second to import
-    from scipy.stats import rankdata, spearmanr
-
     n = len(ours)
     if n < FEWEST:
         return None
     if len(set(ours)) == 1 or len(set(paper)) == 1:
         return Trend(along=along, rho=None, p=None, n=n, exact=True)
-    found = spearmanr(ours, paper)
+    a, b = _ranks(ours), _ranks(paper)
+    rho = correlation(a, b)
     if n > EXACT:
-        return Trend(along=along, rho=float(found.statistic), p=float(found.pvalue), n=n, exact=False)
-    a, b = (rankdata(values) - (n + 1) / 2 for values in (ours, paper))
-    sums = np.array(list(permutations(a))) @ b
-    extreme = np.abs(sums) >= abs(float(a @ b)) - 1e-9
-    return Trend(along=along, rho=float(found.statistic), p=float(extreme.mean()), n=n, exact=True)
+        t = rho * math.sqrt((n - 2) / (1 - rho * rho)) if abs(rho) < 1 else math.inf
+        return Trend(along=along, rho=rho, p=Design(n - 2, 1).p(t, "planned"), n=n, exact=False)
+    extreme = abs(sum(map(mul, a, b))) - 1e-9
+    sums = [abs(sum(map(mul, order, b))) >= extreme for order in permutations(a)]
+    return Trend(along=along, rho=rho, p=fmean(sums), n=n, exact=True)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Return the ranks, less their mean."""
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value) - len(values)) / 2 for value in values]
