@@ -17,6 +17,7 @@ from cse_cli.data import command as data
 from cse_cli.evaluation import command as evaluation
 from cse_cli.jobs import command as jobs
 from cse_cli.listing import command as listing
+from cse_cli.mirrors import command as mirrors
 from cse_cli.publishing import command as publishing
 from cse_cli.recipe import command as recipe
 from cse_cli.runs import command as runs
@@ -43,7 +44,11 @@ app.command("run", epilog=jobs.EPILOG)(jobs.run)
 app.command("schema", epilog=recipe.SCHEMA_EPILOG)(recipe.schema)
 app.command("show", epilog=recipe.SHOW_EPILOG)(recipe.show)
 app.command("tune", epilog=tuning.EPILOG)(tuning.tune)
+app.command("ui", epilog=mirrors.UI_EPILOG)(mirrors.ui)
+runs.app.command("sync", epilog=mirrors.SYNC_EPILOG)(mirrors.sync)
+runs.app.command("pull", epilog=mirrors.PULL_EPILOG)(mirrors.pull)
 app.add_typer(data.app, name="data")
+app.add_typer(runs.app, name="runs")
 app.add_typer(runs.app, name="runs")
 
 

@@ -1,6 +1,6 @@
 """Registries: names → components, found by scan and by entry points, described by their own signatures.
 
-One registry for each kind of component stands at the end.
+One registry for each kind of component stands at the end. torch is imported by the first scan, not by this module.
 """
 
 from __future__ import annotations
@@ -12,16 +12,29 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
-from registry.signature import Input, docstring, forward_inputs, owner, parameter_model, resources
-from registry.types import Augmenter, Component, Encoder, Evaluator, Generator, Head, Loss, Queue, Reference, Resource
 from registry.validation import describe
 
-T = TypeVar("T", bound=Component)
+if TYPE_CHECKING:
+    from registry.signature import Input
+    from registry.types import (
+        Augmenter,
+        Component,
+        Encoder,
+        Evaluator,
+        Generator,
+        Head,
+        Loss,
+        Queue,
+        Reference,
+        Resource,
+    )
+
+T = TypeVar("T", bound="Component")
 
 
 @dataclass(frozen=True)
@@ -46,11 +59,15 @@ class Entry(Generic[T]):
     @property
     def docstring(self) -> str:
         """The class docstring, with the parameters of base classes among its own."""
+        from registry.signature import docstring
+
         return docstring(self.cls)
 
     @property
     def resources(self) -> dict[str, Resource]:
         """Parameter → what it names, of the parameters that name a model, a data set or a file."""
+        from registry.signature import resources
+
         return resources(self.parameters)
 
     def build(self, values: Mapping[str, Any], encoders: Mapping[str, Encoder] | None = None) -> T:
@@ -89,11 +106,11 @@ class Registry(Generic[T]):
 
     Args:
         kind: Plural name: the sub-package scanned (`registry.<kind>`) and the entry-point group (`cse.<kind>`).
-        base: Class every component must extend.
+        base: Name in `registry.types` of the class that every component must extend.
     """
 
     kind: str
-    base: type[T]
+    base: str
     broken: dict[str, str] = field(default_factory=dict)
     """Distribution and module of a plug-in → why it could not be imported."""
     _entries: dict[str, Entry[T]] = field(default_factory=dict)
@@ -121,8 +138,11 @@ class Registry(Generic[T]):
         return add
 
     def _describe(self, name: str, cls: type[T]) -> Entry[T]:
-        if not (inspect.isclass(cls) and issubclass(cls, self.base)):
-            raise RegistrationError(f"{owner(cls)} must extend {self.base.__name__} to be a {self.singular}")
+        from registry import types
+        from registry.signature import forward_inputs, owner, parameter_model
+
+        if not (inspect.isclass(cls) and issubclass(cls, getattr(types, self.base))):
+            raise RegistrationError(f"{owner(cls)} must extend {self.base} to be a {self.singular}")
         if not (cls.__doc__ or "").strip():
             raise RegistrationError(f"{owner(cls)} has no docstring: its first line is what `cse list` shows")
         self._refuse_second_owner(name, cls)
@@ -134,13 +154,15 @@ class Registry(Generic[T]):
             cls=cls,
             parameters=parameters,
             references=references,
-            inputs=forward_inputs(cls) if issubclass(cls, Loss) else (),
+            inputs=forward_inputs(cls) if issubclass(cls, types.Loss) else (),
             file=file,
             line=line,
             distribution=_distribution(cls),
         )
 
     def _refuse_second_owner(self, name: str, cls: type[T]) -> None:
+        from registry.signature import owner
+
         known = self._entries.get(name)
         if known is None or owner(known.cls) == owner(cls):
             return
@@ -230,12 +252,12 @@ def _source(cls: type) -> tuple[str, int]:
         return "", 0
 
 
-AUGMENTERS: Registry[Augmenter] = Registry("augmenters", Augmenter)
-ENCODERS: Registry[Encoder] = Registry("encoders", Encoder)
-EVALUATORS: Registry[Evaluator] = Registry("evaluators", Evaluator)
-GENERATORS: Registry[Generator] = Registry("generators", Generator)
-HEADS: Registry[Head] = Registry("heads", Head)
-LOSSES: Registry[Loss] = Registry("losses", Loss)
-QUEUES: Registry[Queue] = Registry("queues", Queue)
+AUGMENTERS: Registry[Augmenter] = Registry("augmenters", "Augmenter")
+ENCODERS: Registry[Encoder] = Registry("encoders", "Encoder")
+EVALUATORS: Registry[Evaluator] = Registry("evaluators", "Evaluator")
+GENERATORS: Registry[Generator] = Registry("generators", "Generator")
+HEADS: Registry[Head] = Registry("heads", "Head")
+LOSSES: Registry[Loss] = Registry("losses", "Loss")
+QUEUES: Registry[Queue] = Registry("queues", "Queue")
 
 REGISTRIES: tuple[Registry[Any], ...] = (AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES)

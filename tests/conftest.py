@@ -63,13 +63,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 
 
 @pytest.fixture(autouse=True)
-def quick_databases() -> None:
-    """Let SQLite wait for no disk in tests that use MLflow. Other processes are not affected."""
-    if "cse_cli.mirrors.mlflow" in sys.modules:
-        from tests.databases import read_revisions_once, wait_for_no_disk
+def quick_databases(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Copy MLflow's tables from a database made once, and wait for no disk; other processes do none of it."""
+    if "cse_cli.mirrors.store" in sys.modules:
+        from tests.databases import migrated, read_revisions_once, wait_for_no_disk
 
         wait_for_no_disk()
         read_revisions_once()
+        made = tmp_path_factory.getbasetemp() / "migrated.db"
+        monkeypatch.setattr("cse_cli.mirrors.store.migrate", lambda new: new.write_bytes(migrated(made)))
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.data.files import demand_few_entries
-from cse_cli.data.requirements import Requirement, merged_requirements
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import all_recipes, all_studies, find, is_study, name_of
 from cse_cli.recipe.load import load
+from cse_cli.recipe.requirements import Requirement, merged_requirements
 from cse_cli.recipe.study import find_study, load_study
 from cse_cli.recipe.unusual import unusual, unusual_study
 from registry.errors import CseError

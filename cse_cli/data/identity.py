@@ -14,9 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cse_cli.core import digests
 from cse_cli.core.identity import Difference, Identity
-from cse_cli.data.requirements import EVALUATED, HUB, Requirement, availability, of_part, of_training, parts_with_places
+from cse_cli.data.requirements import availability
 from cse_cli.data.sources import text_fingerprint
 from cse_cli.data.stream import open_stream
+from cse_cli.recipe.requirements import EVALUATED, HUB, Requirement, of_part, of_training, parts_with_places
 from cse_cli.recipe.schema import Recipe
 from registry import AUGMENTERS, EVALUATORS, catalogue, hub
 from registry.catalogue.hub_sets import HubSet

@@ -11,9 +11,10 @@ from cse_cli.core.devices import Compute, choose, limit_torch_threads
 from cse_cli.core.distributed import run_on_rank0
 from cse_cli.core.results import Scores
 from cse_cli.data.batches import ViewPlan
-from cse_cli.data.requirements import DownloadProgress, Requirement, fetch, of_part
+from cse_cli.data.requirements import DownloadProgress, fetch
 from cse_cli.evaluation.encoder import SentenceEncoder, ShardedEncoder
 from cse_cli.evaluation.tasks import Task
+from cse_cli.recipe.requirements import Requirement, of_part
 from cse_cli.recipe.schema import Evaluate
 from cse_cli.runs.model import checked_model_of_run, model_of_run
 from registry import EVALUATORS

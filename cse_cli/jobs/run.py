@@ -16,7 +16,7 @@ from cse_cli.core.paths import require_home
 from cse_cli.core.processes import ProcessRank
 from cse_cli.core.results import Result
 from cse_cli.data.identity import identify_known
-from cse_cli.data.requirements import fetch, requirements
+from cse_cli.data.requirements import fetch
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import StudyOutcome, StudyPlan, plan_study, run_study
@@ -32,6 +32,7 @@ from cse_cli.jobs.view import (
     write_plans,
     write_results,
 )
+from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
 from cse_cli.recipe.unusual import unusual, unusual_study

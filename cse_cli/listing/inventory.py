@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cse_cli.data.requirements import Availability, Requirement, availability, requirements
+from cse_cli.data.requirements import Availability, availability
+from cse_cli.recipe.catalog import ComponentFacts, RecipeFacts, component_facts, recipe_facts
 from cse_cli.recipe.completion import KINDS
-from cse_cli.recipe.describe import brief, broken_plugins, entries
 from cse_cli.recipe.files import all_recipes, all_studies
 from cse_cli.recipe.files import title as file_title
-from cse_cli.recipe.load import load
+from cse_cli.recipe.requirements import Requirement, requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import outline
 from registry.errors import CseError, UnknownNameError, suggestion
 
 RECIPES = "recipes"
 STUDIES = "studies"
+_BRIEF = ("kind", "name", "summary", "distribution", "levels", "file", "line")
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,16 @@ def listing(kind: str | None = None) -> Listing:
         hint = suggestion(str(kind), known)
         raise UnknownNameError(f"unknown kind '{kind}'.{hint}", f"`cse list` takes {', '.join(known)}, or nothing")
     kinds = [name for name in KINDS if kind in (None, name)]
-    components = {name: [brief(entry) for entry in entries(name)] for name in kinds}
+    facts = component_facts() if kinds else ComponentFacts({}, {})
+    components = {name: [_brief(document) for document in facts.documents[name]] for name in kinds}
     recipes = recipe_lines(all_recipes()) if kind in (None, RECIPES) else None
     studies = [_study_line(name, path) for name, path in all_studies().items()] if kind in (None, STUDIES) else None
-    return Listing(components, recipes, studies, broken_plugins() if kinds else {})
+    return Listing(components, recipes, studies, facts.broken)
+
+
+def _brief(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one line of a list of components."""
+    return {key: document[key] for key in _BRIEF if key in document}
 
 
 def recipe_lines(files: Mapping[str, Path]) -> list[RecipeLine]:
@@ -104,7 +111,11 @@ class Machine:
 
     def lacks(self, recipe: Recipe) -> tuple[Availability, ...]:
         """Return what a recipe needs that is not here. Nothing goes over the network."""
-        return tuple(one for one in map(self._looked_up, requirements(recipe)) if one.state != "here")
+        return self.missing(requirements(recipe))
+
+    def missing(self, wanted: Iterable[Requirement]) -> tuple[Availability, ...]:
+        """Return those requirements that are not met. Nothing goes over the network."""
+        return tuple(one for one in map(self._looked_up, wanted) if one.state != "here")
 
     def _looked_up(self, wanted: Requirement) -> Availability:
         key = replace(wanted, wanted_by=wanted.wanted_by[:1])  # the first tells what kind of file it is
@@ -115,15 +126,14 @@ class Machine:
 
 def _recipe_line(name: str, path: Path, here: Machine) -> RecipeLine:
     """Return name, title, paper's row and what is lacking."""
-    try:
-        recipe = load(str(path)).recipe
-    except CseError:
-        return RecipeLine(name, f"{file_title(path)} (not valid: see `cse check`)".strip(), None, path, None)
-    return RecipeLine(name, recipe.title, _paper(recipe), path, here.lacks(recipe))
+    facts = recipe_facts(str(path))
+    if facts.error:
+        return RecipeLine(name, f"{facts.title} (not valid: see `cse check`)".strip(), None, path, None)
+    return RecipeLine(name, facts.title, _paper(facts), path, here.missing(facts.requirements))
 
 
-def _paper(recipe: Recipe) -> str | None:
-    paper = recipe.paper
+def _paper(facts: RecipeFacts) -> str | None:
+    paper = facts.paper
     return None if paper is None else f"{paper.key} · {paper.table} · {paper.row}"
 
 

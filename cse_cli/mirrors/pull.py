@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +17,9 @@ from mlflow.store.entities import PagedList
 from pydantic import ValidationError
 
 from cse_cli.core.environment import without_password
-from cse_cli.core.formatting import to_toml
 from cse_cli.core.paths import runs
 from cse_cli.core.results import SERIES_FOLDER, Result
-from cse_cli.mirrors.mlflow import RUN_TAG
+from cse_cli.mirrors.fields import RUN
 from cse_cli.mirrors.store import EXPERIMENT_TAG, open_store, reason
 from cse_cli.runs.events import FILE
 from cse_cli.runs.record import ABOUT, ENVIRONMENT, RECIPE, RESULT, About, folder_of
@@ -92,7 +90,7 @@ def _pages(search: Callable[[str | None], PagedList[Any]]) -> Iterator[Any]:
 
 
 def _pull_run(client: MlflowClient, run: Run, origin: str) -> str:
-    run_id = run.data.tags.get(RUN_TAG, "")
+    run_id = run.data.tags.get(RUN, "")
     if not _ID.fullmatch(run_id):  # it becomes the name of a directory
         return "unusable"
     if folder_of(run_id).exists():
@@ -123,13 +121,12 @@ def _download(client: MlflowClient, id_there: str, draft: Path) -> None:
 def _check(draft: Path, run_id: str, origin: str) -> None:
     """Check a record that was downloaded, and mark it as pulled."""
     try:
-        about = About(**tomllib.loads((draft / ABOUT).read_text(encoding="utf-8")))
+        about = About.of_toml((draft / ABOUT).read_text(encoding="utf-8"))
         Result.model_validate_json((draft / RESULT).read_bytes())
     except (OSError, ValueError, ValidationError) as error:
         raise _UnusableError from error
     if about.run_id != run_id:
         raise _UnusableError
-    pulled = about.model_copy(update={"pulled": origin}).model_dump(exclude_none=True)
-    (draft / ABOUT).write_text(to_toml({key: value for key, value in pulled.items() if value != ""}), encoding="utf-8")
+    (draft / ABOUT).write_text(about.model_copy(update={"pulled": origin}).to_toml(), encoding="utf-8")
     with suppress(FileNotFoundError):
         (draft / "mirrors").rmdir()

@@ -29,7 +29,7 @@ def show(
 ) -> None:
     """Show a component's equation, inputs and parameters, a recipe's text, or a data set's licence and splits."""
     from cse_cli.core.console import write_json
-    from cse_cli.recipe.describe import component_documents, dataset_document, recipe_document, recipe_text
+    from cse_cli.recipe.show import component_documents, dataset_document, recipe_document, recipe_text
     from cse_cli.recipe.view import print_component, print_dataset
 
     changed = bool(set_ or unset)

@@ -1,21 +1,15 @@
-"""What is printed of components, recipes and data sets, as plain data for tables and JSON."""
+"""Components as plain data for tables and JSON, from their classes."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, get_args
 
+from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.fields import FieldInfo
 
-from cse_cli.core.formatting import to_toml
-from cse_cli.recipe.errors import read_source
-from cse_cli.recipe.files import all_recipes, all_studies, find
-from cse_cli.recipe.load import load
-from registry import REGISTRIES, catalogue
+from registry import REGISTRIES
 from registry.core import Entry
-from registry.errors import UnknownNameError, suggestion
 from registry.types import Augmenter, Tune
 
 _TYPES = {
@@ -45,7 +39,7 @@ def brief(entry: Entry[Any]) -> dict[str, Any]:
     }
     if issubclass(entry.cls, Augmenter):
         about["levels"] = levels(entry.cls)
-    return {**about, "file": _relative(entry.file), "line": entry.line}
+    return {**about, "file": entry.file, "line": entry.line}
 
 
 def levels(cls: type[Augmenter]) -> list[str]:
@@ -56,7 +50,10 @@ def levels(cls: type[Augmenter]) -> list[str]:
 def full(entry: Entry[Any]) -> dict[str, Any]:
     """Return all that `cse show` prints of a component."""
     about = brief(entry)
-    about["parameters"] = [parameter(entry, name, field) for name, field in entry.parameters.model_fields.items()]
+    schema = _schema(entry)
+    about["parameters"] = [
+        parameter(entry, name, field, schema.get(name, {})) for name, field in entry.parameters.model_fields.items()
+    ]
     if entry.inputs:
         about["inputs"] = [
             {"name": i.name, "kind": i.kind, "optional": i.optional, "several": i.several} for i in entry.inputs
@@ -67,9 +64,17 @@ def full(entry: Entry[Any]) -> dict[str, Any]:
     return {**about, "doc": entry.docstring}
 
 
-def parameter(entry: Entry[Any], name: str, field: FieldInfo) -> dict[str, Any]:
+def _schema(entry: Entry[Any]) -> dict[str, Any]:
+    """Return parameter → its JSON Schema; nothing if one of them, such as a function, cannot be described by one."""
+    try:
+        found: dict[str, Any] = entry.parameters.model_json_schema().get("properties", {})
+    except PydanticInvalidForJsonSchema:
+        return {}
+    return found
+
+
+def parameter(entry: Entry[Any], name: str, field: FieldInfo, schema: dict[str, Any]) -> dict[str, Any]:
     """Return one parameter: type, default, bounds, range to tune, meaning."""
-    schema = entry.parameters.model_json_schema()["properties"][name]
     reference = next((r.kind for r in entry.references if r.parameter == name), None)
     about: dict[str, Any] = {
         "name": name,
@@ -118,65 +123,3 @@ def _bounds(schema: dict[str, Any]) -> Iterator[str]:
             yield f"{sign} {schema[key]:g}"
     for choice in schema.get("anyOf", []):
         yield from _bounds(choice)
-
-
-def _relative(file: str) -> str:
-    path, here = Path(file), Path.cwd()
-    return os.path.relpath(path, here) if path.is_relative_to(here) else file
-
-
-def component_documents(name: str) -> list[dict[str, Any]]:
-    """Return the components of that name, or of "kind/name"; none where only a recipe or a data set can be meant.
-
-    Raises:
-        UnknownNameError: No component, recipe or data set has that name.
-    """
-    kind, slash, bare = name.rpartition("/")
-    found = [full(entry) for entry in entries() if entry.name == bare and (not slash or kind == entry.kind)]
-    others = [*all_recipes(), *all_studies(), *catalogue.names()]
-    if found or name.endswith(".toml") or name in others:
-        return found
-    known = [entry.name for entry in entries()]
-    raise UnknownNameError(
-        f"no component, recipe or data set is called '{name}'.{suggestion(name, [*known, *others])}",
-        "`cse list` and `cse data list` show all of them; the path of a recipe ends in .toml",
-    )
-
-
-def dataset_document(name: str) -> dict[str, Any] | None:
-    """Return what the catalogue says of a data set, and where its splits are; None where there is none of that name."""
-    if name not in catalogue.names() or name in all_recipes():
-        return None
-    about = catalogue.entry(name)
-    splits = []
-    for split, part in about.splits.items():
-        state = catalogue.state(name, split)
-        where = state.origin or ("fetchable" if state.sources else "missing")
-        splits.append({"name": split, "rows": part.rows, "columns": about.columns_of(split), "where": where})
-    kept = about.model_dump(include={"name", "title", "kind", "language", "licence", "citation", "url", "note"})
-    return {**kept, "sources": [remote.where for remote in about.sources.values()], "splits": splits}
-
-
-def recipe_text(name: str, overrides: Sequence[str], unset: Sequence[str], *, resolved: bool) -> str:
-    """Return a recipe's text as written, or resolved with overrides.
-
-    Raises:
-        CseError: It is unknown or, where it must be resolved, not valid.
-    """
-    if resolved:
-        return to_toml(load(name, overrides, unset).recipe.resolved())
-    return read_source(find(name)).text
-
-
-def recipe_document(name: str, overrides: Sequence[str], unset: Sequence[str]) -> dict[str, Any]:
-    """Return a valid recipe as JSON writes it.
-
-    Raises:
-        CseError: It is unknown or not valid.
-    """
-    loaded = load(name, overrides, unset)
-    files = [str(source.path) for source in loaded.origins.sources]
-    return {
-        "name": loaded.name, "path": str(loaded.path), "extends": files[1:], "hash": loaded.recipe.hash(),
-        "text": loaded.text, "recipe": loaded.recipe.resolved(),
-    }  # fmt: skip

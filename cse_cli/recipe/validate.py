@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cse_cli.recipe.draft import Checked, Draft, check_top_level, draft, odd_values
 from cse_cli.recipe.errors import EnoughProblems, Keys, Origins, Problems, nearest
@@ -13,7 +13,9 @@ from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, Part, Recipe, Tra
 from registry import catalogue, papers
 from registry.catalogue.hub_sets import HubSet
 from registry.errors import CseError, UnknownNameError, suggestion
-from registry.signature import Input
+
+if TYPE_CHECKING:
+    from registry.signature import Input
 
 
 def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:

@@ -68,7 +68,7 @@ class Cache:
         with suppress(OSError):
             content = file.read_bytes()
             if content.startswith(_HEAD):
-                lines = content[len(_HEAD) :].splitlines()
+                lines = content[len(_HEAD) :].split(b"\n")[:-1]
                 self._lines = len(lines)
                 self._entries = {entry.run_id: entry for line in lines if (entry := _parsed(line)) is not None}
 

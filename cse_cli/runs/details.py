@@ -24,7 +24,7 @@ class RunDetails:
         run: The run as lists show it.
         history: What its events say.
         settings: Dotted key → value of every setting of the resolved recipe.
-        files: Paths of its files, relative to its directory.
+        files: Paths of its files, relative to its directory, without those of mirrors.
         mirrors: Name of a tracker → address and ID of the run there.
     """
 
@@ -63,7 +63,8 @@ def details(run_id: str) -> RunDetails:
     settings: dict[str, str] = {}
     with suppress(CseError):  # the record of a search has no recipe
         settings = dict(leaves({key: value for key, value in read_recipe(run_id).items() if key not in _PROSE}))
-    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    files = sorted(str(path) for path in paths if path.parts[0] != "mirrors")
     return RunDetails(run, read_history(folder), settings, files, _mirrors(run))
 
 

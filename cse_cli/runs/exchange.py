@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import tomllib
 import zipfile
 import zlib
 from collections import defaultdict
@@ -173,7 +172,7 @@ def _checked(folder: Path, run_id: str) -> About:
         CseError: If one of them is damaged, or the run is not finished.
     """
     try:
-        about = About(**tomllib.loads((folder / ABOUT).read_text(encoding="utf-8")))
+        about = About.of_toml((folder / ABOUT).read_text(encoding="utf-8"))
         if about.run_id != run_id:
             raise CseError(f"{ABOUT} describes run {about.run_id}")
         if not about.summary:

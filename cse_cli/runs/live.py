@@ -164,10 +164,10 @@ def last_line(log: Path) -> str:
     try:
         with log.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
+            last = file.read().decode(errors="replace").rstrip().rpartition("\n")[2]
     except OSError:
         return ""
-    return lines[-1][_STAMP:].strip() if lines else ""
+    return last[_STAMP:].strip()
 
 
 def _recorded() -> Iterator[str]:

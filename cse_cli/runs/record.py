@@ -17,11 +17,12 @@ import shutil
 import socket
 import sys
 import tomllib
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -129,9 +130,25 @@ class About(BaseModel):
         return not self.search and not self.summary
 
     def to_toml(self) -> str:
-        """Return the contents of `run.toml`."""
+        """Return the contents of `run.toml`, with their checksum as a comment in the last line."""
         document = self.model_dump(exclude_none=True)
-        return to_toml({key: value for key, value in document.items() if value != ""})
+        text = to_toml({key: value for key, value in document.items() if value != ""})
+        return f"{text}{_checksum(text)}"
+
+    @classmethod
+    def of_toml(cls, text: str) -> Self:
+        """Return what the contents of `run.toml` describe.
+
+        Raises:
+            ValueError: If they are damaged or from another version.
+        """
+        content, mark, _ = text.rpartition(_CHECKSUM)
+        if not mark or text != f"{content}{_checksum(content)}":
+            raise ValueError("its checksum is wrong")
+        try:
+            return cls(**tomllib.loads(content))
+        except ValidationError as error:
+            raise ValueError(describe(error)) from error
 
     def write(self, resolved: Mapping[str, Any] | None = None) -> None:
         """Create the directory with `run.toml` and, if there is one, the resolved recipe, all or nothing."""
@@ -147,6 +164,13 @@ class About(BaseModel):
             raise
 
 
+_CHECKSUM = "# crc32 "
+
+
+def _checksum(text: str) -> str:
+    return f"{_CHECKSUM}{zlib.crc32(text.encode()):08x}\n"
+
+
 def folder_of(run_id: str) -> Path:
     """Return the directory of a run."""
     return runs() / run_id
@@ -160,9 +184,7 @@ def read_about(run_id: str) -> About:
     """
     file = folder_of(run_id) / ABOUT
     try:
-        about = About(**tomllib.loads(file.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise _unreadable(file, describe(error)) from error
+        about = About.of_toml(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _unreadable(file, str(error)) from error
     if about.run_id != run_id:  # somebody copied the directory

@@ -130,6 +130,8 @@ def print_details(details: RunDetails) -> None:
     _section(console, "experiment", _experiment_lines(details))
     _section(console, "warnings", [(text, "") for text in details.history.warnings])
     _section(console, "settings", details.settings.items())
+    if details.model:
+        _section(console, "model", [(details.model, "")])
     mirrors = [(name, f"{there['id']} at {there['uri']}") for name, there in details.mirrors.items()]
     _section(console, "also recorded in", mirrors)
     _section(console, f"files in {run.about.path}", [(name, "") for name in details.files])

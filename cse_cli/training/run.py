@@ -14,11 +14,12 @@ from cse_cli.core.paths import home
 from cse_cli.core.results import Result
 from cse_cli.data.batches import Batches
 from cse_cli.data.identity import identify
-from cse_cli.data.requirements import fetch, merged_requirements
+from cse_cli.data.requirements import fetch
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.stream import Stream, open_stream
 from cse_cli.evaluation.evaluate import evaluate
 from cse_cli.mirrors import follow
+from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.recipe.schema import PROSE
 from cse_cli.runs.claim import Busy, BusyError, Claimed, Done, claim, claim_run
 from cse_cli.runs.log import RunLog
@@ -174,7 +175,7 @@ def _check_same(about: About, job: Job, identity: Identity) -> None:
     ran, now = ({key: value for key, value in recipe.items() if key not in PROSE} for recipe in both)
     changed = list(differences(ran, now))
     if about.identity is not None:
-        changed += [str(one) for one in about.identity.differences(identity) if one.part != "settings"]
+        changed += [str(one) for one in about.identity.differences(identity) if one.part != "settings" or not changed]
     if changed:
         raise CseError(
             f"cannot resume run {about.short} because the experiment changed:\n  " + "\n  ".join(changed),

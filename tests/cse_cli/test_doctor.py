@@ -10,10 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cse_cli import doctor, tracking
+from cse_cli import doctor
 from cse_cli.core import environment
 from registry import hub
-from tests.cse_cli.tracking.stores import fresh_store, killed
+from tests.records import recorded, result
 
 
 @pytest.fixture(autouse=True)
@@ -29,27 +29,42 @@ def found(about: str) -> doctor.Check:
 def test_a_new_machine_has_no_problem_and_stays_as_it_was(home: Path) -> None:
     checks = doctor.examine()
     assert [check for check in checks if check.state == "problem"] == []
-    assert "created by the first run" in found("tracking store").says
+    assert found("runs").text == "none yet"
     assert found("model hub").state == "note"
-    assert "losses" in found("components").says
-    assert "mini_en" in found("shipped models").says
+    assert "losses" in found("components").text
+    assert "mini_en" in found("shipped models").text
     assert not home.exists()
 
 
-def test_a_store_and_its_stale_runs_are_reported(home: Path) -> None:
-    fresh_store(home)
-    gone = killed(tracking.start("gone", {}, {}))
-    assert found("tracking store").says.endswith("1 runs")
-    assert gone[:8] in found("gone runs").says
+def test_runs_are_counted_by_state(home: Path) -> None:
+    for _ in range(2):
+        recorded(end=None).close()
+    recorded(result())
+    assert found("runs").text == "1 FINISHED, 2 LOST"
+    (home / "runs" / ("a" * 32)).mkdir()
+    (home / "runs" / ("a" * 32) / "run.json").write_text("{}")
+    assert found("earlier runs").state == "note"
+
+
+def test_damaged_runs_are_named(home: Path) -> None:
+    result_, about, events = recorded(result()), recorded(result()), recorded(result())
+    (result_.path / "result.json").write_text("{}")
+    (about.path / "run.toml").write_text("x")
+    with (events.path / "events.jsonl").open("a") as file:
+        file.write("x\n")
+    states = {check.about: check.state for check in doctor.examine() if check.about.startswith("run ")}
+    assert states == {
+        f"run {result_.run_id[:8]}": "problem",
+        f"run {about.run_id[:8]}": "problem",
+        f"run {events.run_id[:8]}": "note",
+    }
 
 
 def test_what_is_broken_is_a_problem(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
     monkeypatch.setenv("CSE_DATA", "/no/such/folder")
     monkeypatch.setenv("CSE_MODELS", "/no/such/folder")
-    problems = {check.about: check.says for check in doctor.examine() if check.state == "problem"}
-    assert set(problems) == {"tracking store", "CSE_DATA", "CSE_MODELS"}
-    assert "secret" not in str(problems)
+    problems = {check.about for check in doctor.examine() if check.state == "problem"}
+    assert problems == {"CSE_DATA", "CSE_MODELS"}
 
 
 def test_a_broken_plug_in_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +84,7 @@ def test_a_check_that_fails_does_not_end_the_others(monkeypatch: pytest.MonkeyPa
 
     checks: tuple[Callable[[], Iterator[doctor.Check]], ...] = (_sick, _well)
     monkeypatch.setattr(doctor, "_CHECKS", checks)
-    assert [(check.about, check.says) for check in doctor.examine()] == [("sick", "RuntimeError: oh"), ("well", "fine")]
+    assert [(check.about, check.text) for check in doctor.examine()] == [("sick", "RuntimeError: oh"), ("well", "fine")]
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from cse_cli.tracking.listing import Summary
-from cse_cli.tracking.view import print_runs
 
 from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, printed_tables
 from cse_cli.analysis.leaderboard_view import print_tables
@@ -17,6 +15,8 @@ from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.evaluation.view import print_scores
 from cse_cli.jobs.view import print_results
+from cse_cli.runs.listing import Summary
+from cse_cli.runs.view import print_runs
 from cse_cli.tuning.view import print_confirmation, print_search, print_searches
 from tests.cse_cli.analysis.leaderboard_runs import mini, tables
 from tests.cse_cli.analysis.leaderboard_runs import result as ran
@@ -124,7 +124,7 @@ def test_runs(shown):
     long = Summary(
         run_id="3f2a81c0" * 4, recipe="mini/cross/simcse_en_with_a_long_name", seed="4294967295", status="FINISHED",
         dev=70.123, test=61.2, gain=-12.3, started=datetime(2026, 11, 22, tzinfo=UTC), seconds=123456.7,
-        note="chosen on test data", name="a name that was given", experiment="mini/simcse_en",
+        note="selected on test data", name="a name that was given", group="mini/simcse_en", experiment="0f" * 8,
         changed=("train.steps=10", "no queue"), tags={"for": "x"},
     )  # fmt: skip
     assert "61.20" in shown(lambda: print_runs([long]))

@@ -38,7 +38,7 @@ class Plain(Loss):
 @pytest.fixture
 def losses():
     """An empty registry of losses that scans nothing."""
-    return Registry("losses", Loss, _scanned=True)
+    return Registry("losses", "Loss", _scanned=True)
 
 
 def test_an_entry_knows_what_its_class_says(losses):
@@ -180,7 +180,7 @@ def test_a_class_without_source_can_be_registered(losses):
 def test_a_failing_module_of_ours_fails_every_time(monkeypatch, tmp_path):
     (tmp_path / "half_done.py").write_text("raise RuntimeError('half done')")
     monkeypatch.setattr(registry.losses, "__path__", [str(tmp_path)])
-    fresh = Registry("losses", Loss)
+    fresh = Registry("losses", "Loss")
     for _ in range(2):
         with pytest.raises(RuntimeError, match="half done"):
             len(fresh)
@@ -191,7 +191,7 @@ def test_a_new_loss_in_one_file_needs_no_other_change(monkeypatch, tmp_path):
     assert PLUGIN.read_text().count("\n") <= 40
     shutil.copy(PLUGIN, tmp_path / "uniformity_dropped_in.py")
     monkeypatch.setattr(registry.losses, "__path__", [*registry.losses.__path__, str(tmp_path)])
-    fresh = Registry("losses", Loss, _entries=dict(LOSSES._entries))
+    fresh = Registry("losses", "Loss", _entries=dict(LOSSES._entries))
     monkeypatch.setattr(registry, "LOSSES", fresh)
     assert fresh.names() == sorted([*LOSSES.names(), "uniformity"])
     entry = fresh["uniformity"]

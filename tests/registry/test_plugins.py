@@ -12,7 +12,6 @@ from registry import LOSSES
 from registry.core import Registry
 from registry.errors import RegistrationError, UnknownNameError
 from registry.testing import check
-from registry.types import Loss
 
 EXAMPLE = Path(__file__).parent.parent / "plugin_example"
 
@@ -50,7 +49,7 @@ def scanned(monkeypatch):
 
     def scan():
         importlib.invalidate_caches()
-        fresh = Registry("losses", Loss, _entries=dict(LOSSES._entries))
+        fresh = Registry("losses", "Loss", _entries=dict(LOSSES._entries))
         assert len(LOSSES) > 0
         fresh._entries.update(LOSSES._entries)
         monkeypatch.setattr(registry, "LOSSES", fresh)
@@ -143,7 +142,7 @@ def test_a_plugin_may_look_up_components_while_it_is_imported(site, scanned):
 
 
 def test_a_component_defined_beside_a_script_names_its_module():
-    fresh = Registry("losses", Loss, _scanned=True)
+    fresh = Registry("losses", "Loss", _scanned=True)
     space = {"__name__": "my_script"}
     exec(COMPONENT.format(name="x", module="y").replace("@LOSSES", "@_L").replace("from registry import LOSSES", ""), space | {"_L": fresh})  # fmt: skip  # noqa: E501
     assert fresh["x"].distribution == "my_script"

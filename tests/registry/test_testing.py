@@ -33,11 +33,11 @@ def materials(tmp_path_factory):
     return Materials(model=tiny_bert(tmp_path_factory.mktemp("models")))
 
 
-def entry_of(kind, cls, doc="Be bad.", bases=None):
+def entry_of(kind, cls, doc="Be bad."):
     """Register a class in a registry of its own, documented as the class it extends is."""
     if cls.__doc__ is None:
         cls.__doc__ = doc
-    fresh = Registry(kind, bases or BASES[kind], _scanned=True)
+    fresh = Registry(kind, BASES[kind].__name__, _scanned=True)
     fresh.register("bad")(cls)
     return fresh["bad"]
 

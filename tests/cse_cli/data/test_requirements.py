@@ -7,15 +7,9 @@ import pytest
 
 from cse_cli.data import requirements as module
 from cse_cli.data.check import requirements_of
-from cse_cli.data.requirements import (
-    Requirement,
-    availability,
-    fetch,
-    merged_requirements,
-    parse_requirements,
-    requirements,
-)
+from cse_cli.data.requirements import availability, fetch, parse_requirements
 from cse_cli.recipe.load import load
+from cse_cli.recipe.requirements import Requirement, merged_requirements, requirements
 from registry import hub, models
 from registry.errors import MissingError
 from tests.cse_cli.jobs.running import cse

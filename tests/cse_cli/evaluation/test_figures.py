@@ -11,8 +11,8 @@ import pytest
 from matplotlib.image import imread
 
 from cse_cli.analysis.run_figures import FinishedRun, draw_run, run_figures
-from cse_cli.core.plotting import house_style
 from cse_cli.core.identity import Identity
+from cse_cli.core.plotting import house_style
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, Versions
 
 ROW = PaperRow(key="focal_infonce", table="sts", row="SimCSE-BERT-base + Focal")

@@ -9,8 +9,9 @@ import pytest
 
 from cse_cli.core.console import SilentObserver
 from cse_cli.data.pack import archive_names, unpack_archive, write_archive
-from cse_cli.data.requirements import fetch, merged_requirements
+from cse_cli.data.requirements import fetch
 from cse_cli.recipe.load import load
+from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.runs.record import read_about
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute

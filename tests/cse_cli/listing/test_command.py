@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.data.requirements import Availability, Requirement
+from cse_cli.data.requirements import Availability
 from cse_cli.listing.inventory import recipe_lines
 from cse_cli.listing.view import needs
 from cse_cli.recipe.files import all_recipes
+from cse_cli.recipe.requirements import Requirement
 from registry import LOSSES, REGISTRIES
 from tests.cse_cli.jobs.running import cse
 

@@ -51,9 +51,7 @@ def test_a_check_does_not_keep_the_lock_from_a_run(file: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_stops_no_run(
-    number: int, monkeypatch: pytest.MonkeyPatch, file: Path
-) -> None:
+def test_a_file_system_without_locks_stops_no_run(number: int, monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     def refuse(*_: Any) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -94,9 +92,7 @@ def _program(writer: int) -> int:
 
 @pytest.mark.process
 @pytest.mark.parametrize("starts", [_fork, _program])
-def test_a_killed_process_frees_the_lock_though_its_child_lives(
-    starts: Callable[[int], int], file: Path
-) -> None:
+def test_a_killed_process_frees_the_lock_though_its_child_lives(starts: Callable[[int], int], file: Path) -> None:
     parent, child = _holds(file, starts)
     try:
         assert is_held(file) is True

@@ -18,7 +18,8 @@ from tests.records import recorded
 def about(**changes: object) -> About:
     plain = {
         "name": "[b]one[/b] ä", "group": "mini/simcse_en", "seed": 3, "changes": ("train.steps=10", "no queue"),
-        "tags": {"for": "paper", "with space": "a=b"}, "note": 'lines\nand "quotes"', "commits": {"model a/b": "c" * 40},
+        "tags": {"for": "paper", "with space": "a=b"}, "note": 'lines\nand "quotes"',
+        "commits": {"model a/b": "c" * 40},
         "identity": Identity(settings="s", text="t", weights={"encoders.bert": "w"}, code={"losses.info_nce": "c"}),
         "plan": Plan(seeds=(0, 1), made=datetime(2026, 11, 21, tzinfo=UTC)),
     }  # fmt: skip
