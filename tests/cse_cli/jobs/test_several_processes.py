@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs
 from tests.cse_cli.recipe.tiny_study import grid, times
 from tests.forked import Forked
