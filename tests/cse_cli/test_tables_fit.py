@@ -144,4 +144,4 @@ def test_tune(shown):
     assert "trial" in shown(lambda: print_search(found))
     assert "gain" in shown(lambda: print_searches([found]))
     assert found.confirmation is not None
-    assert "95 %" in shown(lambda: print_confirmation(found, found.confirmation))
+    assert "p = " in shown(lambda: print_confirmation(found, found.confirmation))

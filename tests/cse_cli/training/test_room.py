@@ -153,7 +153,7 @@ def fill(monkeypatch: pytest.MonkeyPatch, place: str, number: int) -> None:
 
     def full_for_metrics(events, kind, **data):
         if kind == "metrics" and data["step"] >= 4:
-            raise OSError(number, os.strerror(number), "events.jsonl")
+            raise OSError(number, os.strerror(number))
         append(events, kind, **data)
 
     def full_for_models(*_, **__):
