@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 from collections import defaultdict
@@ -202,6 +201,9 @@ class StudyObserver(SilentObserver):
     def begins(self, run: StudyRun, number: int, total: int) -> None:
         """A run starts or is resumed; `total` is how many were to be done at first."""
 
+    def waits(self, run: StudyRun, recorded: RecordedRun) -> None:
+        """Another process does a run, and nothing else is left to do."""
+
     def ended(self, run: StudyRun, result: Result) -> None:
         """A run came to its end."""
 
@@ -226,14 +228,18 @@ def run_study(plan: StudyPlan, executor: Executor, observer: StudyObserver) -> S
     todo = plan.open if executor.one_by_one else sorted(plan.open, key=_length, reverse=True)
     of_task = {run.task: run for run in todo}
     failures: list[StudyFailure] = []
-    begun = itertools.count(1)
+    begun: list[Task] = []
     ran = 0
 
     def begin(task: Task) -> Observer:
-        observer.begins(of_task[task], next(begun), len(todo))
+        begun.append(task)
+        observer.begins(of_task[task], len(begun), len(todo))
         return observer.observer_of(of_task[task], alone=executor.one_by_one)
 
-    for task, end in run_tasks(list(of_task), executor, begin):
+    def wait_for(task: Task, recorded: RecordedRun) -> None:
+        observer.waits(of_task[task], recorded)
+
+    for task, end in run_tasks(list(of_task), executor, begin, wait_for):
         run = of_task[task]
         if isinstance(end, TrackingError | DiskError):
             raise end
@@ -243,7 +249,7 @@ def run_study(plan: StudyPlan, executor: Executor, observer: StudyObserver) -> S
             failures.append(StudyFailure(run, str(end), end.exit_code, log))
             observer.failed(run.label, end)
         else:
-            ran += 1
+            ran += task in begun
             observer.ended(run, end)
     return StudyOutcome(plan, plan.results(), ran, failures)
 
