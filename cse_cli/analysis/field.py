@@ -131,5 +131,5 @@ class _FieldTable:
 
 
 def _other(configuration: Configuration) -> bool:
-    """Tell whether runs are of another model than their recipe's: they answer no row of it."""
+    """Return whether runs are of another model than their recipe's: they answer no row of it."""
     return configuration.status == "other_model"

@@ -258,6 +258,6 @@ def data_section(results: Sequence[Result]) -> Section:
 
 
 def _contradict(digests: Iterable[str]) -> bool:
-    """Tell whether data differ: digests of files, which earlier versions recorded, say nothing of those of rows."""
+    """Return whether data differ: digests of files, which earlier versions recorded, say nothing of those of rows."""
     kinds = Counter(digest.startswith(ROWS) for digest in set(digests) - {""})
     return any(several > 1 for several in kinds.values())

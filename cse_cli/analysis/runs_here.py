@@ -111,7 +111,7 @@ class RunsHere:
         return facts.cell.hash, facts.requirements, len(self._studies[answer.text].seed_list)
 
     def _computes(self, study: str, row: str, column: str) -> bool:
-        """Tell whether a study has the cell; a small one may leave whole columns to the paper's own."""
+        """Return whether a study has the cell; a small one may leave whole columns to the paper's own."""
         try:
             return self._study_cell(study, row, column) is not None
         except CseError:  # not valid, which is told of the cell
