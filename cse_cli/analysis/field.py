@@ -29,7 +29,7 @@ def field_tables(
 
     Args:
         ran: Our runs; those on other encoders are left out.
-        here: Tells who ran a row.
+        here: Who ran a row.
         encoder: Only this one.
         every: All configurations of a recipe, not only the best by its dev mean, and only encoders that have runs.
     """
