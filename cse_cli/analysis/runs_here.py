@@ -53,7 +53,7 @@ class RunsHere:
         return self._facts[study.name]
 
     def completed(self, table: ScoreTable) -> ScoreTable:
-        """Return a table with who ran the cells of its printed rows: the study that it shows, if that computes the cell."""
+        """Return a table with who ran its printed cells: the study that it shows, if that computes the cell."""
         rows = [self._completed(row, table) if row.source == "paper" else row for row in table.rows]
         return table.model_copy(update={"rows": tuple(rows)})
 
