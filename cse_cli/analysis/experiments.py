@@ -21,7 +21,10 @@ ChangesOf = Mapping[str, Sequence[str]]
 """Run → what its `--set` and `--unset` changed."""
 TRAINING = "training"
 """Fingerprint that is no evaluation data."""
-POOLED = "--pool settings: runs with equal settings are one row, also if text, weights or code differ"
+POOLED = (
+    "--pool settings: runs with equal settings are one row, also if text, weights or code differ; of each seed the run "
+    "that finished last"
+)
 
 
 @dataclass(frozen=True)
