@@ -23,8 +23,8 @@ from tests.cse_cli.analysis.leaderboard_runs import result as ran
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.evaluation.test_view import scored
 from tests.cse_cli.jobs.running import exit_code_of
-from tests.cse_cli.tracking.stores import fresh_store, result
 from tests.cse_cli.tuning.searches import confirmation, search
+from tests.records import result
 
 WIDTH = 80
 SHOWN = dict.fromkeys(("stsb_dev", *STS_TASKS), "spearman")
@@ -112,8 +112,7 @@ def test_evaluate_beside_the_papers(shown):
     assert "IFCL-BERT" in out
 
 
-def test_compare(shown, home):
-    fresh_store(home)
+def test_compare(shown):
     for seed in range(3):
         record("mini/simcse_en", seed, noise=1.5)
         record("mini/ifcl_en", seed, noise=1.0)

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.image import imread
 
 from cse_cli.analysis.run_figures import FinishedRun, draw_run, run_figures
+from cse_cli.core.identity import Identity
 from cse_cli.core.plotting import house_style
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, Versions
 
@@ -23,7 +24,8 @@ def result(**changed) -> Result:
     values = {
         "recipe": "none_of_this_name",
         "title": "A method, English",
-        "recipe_hash": "0",
+        "identity": Identity(settings="0"),
+        "started": datetime(2026, 11, 21, tzinfo=UTC),
         "language": "en",
         "seed": 7,
         "model": "mini_en",

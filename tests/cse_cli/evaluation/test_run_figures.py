@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from cse_cli.runs.events import read_events
+from cse_cli.runs.index import read_run
 from tests.cse_cli.jobs.running import cse
-from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
@@ -15,12 +16,7 @@ DRAWN = {f"{name}.{suffix}" for name in ("training_curve", "similarity_dev") for
 
 
 @pytest.fixture
-def store(home):
-    return fresh_store(home)
-
-
-@pytest.fixture
-def run(store, tmp_path, parts, capsys):
+def run(tmp_path, parts, capsys):
     file = recipe(tmp_path, parts)
     return lambda: cse("run", str(file), "--device", "cpu", capsys=capsys)
 
@@ -29,17 +25,17 @@ def names(folder):
     return {path.name for path in folder.iterdir()}
 
 
-def test_a_run_leaves_its_figures_in_its_folder_and_in_the_store(run, home, store):
+def test_a_run_leaves_its_figures_in_its_folder_and_in_its_record(run, home):
     code, _, err = run()
     assert code == 0, err
     assert "figures are missing" not in err
     (folder,) = home.glob("runs/*/figures")
     assert names(folder) == DRAWN
-    kept = store.client.list_artifacts(folder.parent.name, "figures")
-    assert {file.path for file in kept} == {f"figures/{name}" for name in DRAWN}
+    files = [event.data["name"] for event, _ in read_events(folder.parent) if event.kind == "file"]
+    assert "figures" in files
 
 
-def test_a_figure_that_fails_costs_a_warning_and_no_run(run, home, store, monkeypatch):
+def test_a_figure_that_fails_costs_a_warning_and_no_run(run, home, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("no width")
 
@@ -49,10 +45,10 @@ def test_a_figure_that_fails_costs_a_warning_and_no_run(run, home, store, monkey
     assert "figures are missing: ZeroDivisionError: no width" in " ".join((out + err).split())
     (folder,) = home.glob("runs/*/figures")
     assert names(folder) == {"training_curve.svg", "training_curve.png"}
-    assert store.client.get_run(folder.parent.name).info.status == "FINISHED"
+    assert read_run(folder.parent.name).state == "FINISHED"
 
 
-def test_matplotlib_that_cannot_be_imported_costs_a_warning_and_no_run(run, home, store, monkeypatch):
+def test_matplotlib_that_cannot_be_imported_costs_a_warning_and_no_run(run, home, monkeypatch):
     monkeypatch.delitem(sys.modules, "cse_cli.analysis.run_figures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, out, err = run()
@@ -60,5 +56,5 @@ def test_matplotlib_that_cannot_be_imported_costs_a_warning_and_no_run(run, home
     said = " ".join((out + err).split())
     assert said.count("figures are missing: ModuleNotFoundError: import of matplotlib.figure halted") == 1
     (folder,) = home.glob("runs/*/series")
-    assert store.client.get_run(folder.parent.name).info.status == "FINISHED"
+    assert read_run(folder.parent.name).state == "FINISHED"
     assert not (folder.parent / "figures").exists()
