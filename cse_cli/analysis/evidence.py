@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict
 
 from cse_cli.core.correlated import steiger, williams
 from cse_cli.core.plans import SeedPlan
-from cse_cli.core.results import RANKED, STS_TASKS, Result, Scores, metric_value
+from cse_cli.core.results import RANKED, SERIES_FOLDER, STS_TASKS, Result, Scores, metric_value, read_series
 from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired
-from cse_cli.tracking import reader
+from cse_cli.runs.record import folder_of
 from registry.catalogue.pairs import ROWS
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import AVERAGE
@@ -275,7 +275,7 @@ def gather_evidence(
         metrics: `evaluator.metric`, or the average.
         resamples: Data sets drawn.
     """
-    series = {run.run_id: reader.series_of(run.run_id) for run, _ in runs if run.run_id}
+    series = {run.run_id: read_series(folder_of(run.run_id) / SERIES_FOLDER) for run, _ in runs if run.run_id}
     evaluators = dict.fromkeys(name for metric in metrics for name in _evaluators(metric))
     pairs = {}
     for name in evaluators:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -58,7 +59,7 @@ class Identity(BaseModel):
     weights: dict[str, str] = Field(default_factory=dict)
     code: dict[str, str] = Field(default_factory=dict)
 
-    @property
+    @cached_property
     def experiment(self) -> str:
         """ID of the experiment: 16 hexadecimal digits of a digest of all four parts."""
         document = json.dumps(self.model_dump(), sort_keys=True, separators=(",", ":"))

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from cse_cli.core.identity import Plan
-from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.jobs.running import cse
+from tests.records import recorded
 
 A, B, C = "mini/simcse_en", "mini/ifcl_en", "mini/mocose_en"
 MADE = datetime(2026, 11, 21, tzinfo=UTC)
-pytestmark = pytest.mark.usefixtures("store")
 
 
 def document(capsys, *arguments: str) -> dict:
@@ -90,7 +89,10 @@ def test_the_metric_that_selects_states_is_shown_and_never_judges(capsys):
     for seed in range(4):
         for recipe in (A, B):
             record(
-                recipe, seed, scores={"stsb_dev": {"spearman": 60.0 + seed + (5 + seed / 10) * (recipe == B)}}, keep=()
+                recipe,
+                seed,
+                scores={"stsb_dev": {"spearman": 60.0 + seed + (5 + seed / 10) * (recipe == B)}},
+                keep=False,
             )
     (comparison,) = document(capsys, A, B)["comparisons"]
     (one,) = comparison["metrics"]
@@ -192,7 +194,10 @@ def test_a_changed_recipe_falls_back_to_its_last_runs_and_says_so(capsys):
     record(B, 1)
     found = document(capsys, A, B)
     assert found["sides"][0]["seeds"] == [1]
-    assert "A: no run of today's recipe has finished: those of 2026-11-21 are taken, hash cccccccc" in found["notes"]
+    assert (
+        "A: no run of the recipe's settings today has finished: the runs of 2026-11-21 are used, hash cccccccc"
+        in found["notes"]
+    )
 
 
 def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
@@ -200,7 +205,7 @@ def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
     record(B, 0, asked="gone/recipe")
     found = document(capsys, A, "gone/recipe")
     assert found["sides"][1]["name"] == "gone/recipe"
-    assert any(note.startswith("B: its recipe is found no more: those of 2026-11-21") for note in found["notes"])
+    assert any(note.startswith("B: its recipe is not found: the runs of 2026-11-21") for note in found["notes"])
 
 
 @pytest.mark.exhaustive
@@ -296,10 +301,11 @@ def test_seeds_of_other_experiments_are_named(capsys):
     two()
     record(B, 3, text="ab" * 32, code={"losses.info_nce": "cd" * 32})
     record(A, 3)
-    (note,) = [one for one in document(capsys, A, B)["notes"] if "WARNING" in one]
+    found = document(capsys, A, B)
+    (note,) = [one for one in found["notes"] if "another experiment" in one]
     assert note.startswith("B: ")
-    assert "2 experiments" in note
-    assert "text none / abababab, code of losses.info_nce" in note
+    assert "text none / abababab; code of losses.info_nce" in note
+    assert found["comparisons"][0]["seeds"] == [3]
 
 
 @pytest.mark.parametrize("gap", [0.2, 0.45, 0.6, 1.0])
@@ -313,7 +319,7 @@ def test_an_interval_excludes_0_exactly_if_a_difference_is_shown(capsys, gap, mo
                 task: {"spearman": score + (recipe != A) * (better * (1 + place / 3) + change)}
                 for place, (task, score) in enumerate(own.items())
             }
-            record(recipe, seed, scores=scores, keep=())
+            record(recipe, seed, scores=scores, keep=False)
     findings = set()
     for comparison in document(capsys, A, B, C, *mode)["comparisons"]:
         for one in comparison["metrics"]:
@@ -328,7 +334,7 @@ def test_what_pairing_gains_is_one_line(capsys):
     shifts = {A: (0.0, 3.0, 1.0, 5.0, 2.0), B: (0.4, 3.1, 1.7, 5.5, 2.3)}  # the seeds move both methods together
     for recipe, scores in shifts.items():
         for seed, score in enumerate(scores):
-            record(recipe, seed, scores={"stsb": {"spearman": 60 + score}}, keep=())
+            record(recipe, seed, scores={"stsb": {"spearman": 60 + score}}, keep=False)
     over = document(capsys, A, B)["comparisons"][0]["metrics"][0]["over_seeds"]
     assert over["correlation"] > 0.99
     assert over["seeds_unpaired"] > 20 * over["seeds_needed"]
@@ -339,10 +345,10 @@ def test_what_pairing_gains_is_one_line(capsys):
 def test_where_the_primary_metric_shows_no_difference_no_other_is_tested(capsys):
     for seed, change in enumerate((0.3, -0.2, 0.1)):
         shared = {task: {"spearman": 60.0 + seed} for task in STS_TASKS}
-        record(A, seed, scores=shared, keep=())
+        record(A, seed, scores=shared, keep=False)
         other = {task: {"spearman": 60.0 + seed + change} for task in STS_TASKS[:-1]}
         steady = {STS_TASKS[-1]: {"spearman": 61.0 + seed + change / 1000}}
-        record(B, seed, scores={**other, **steady}, keep=())
+        record(B, seed, scores={**other, **steady}, keep=False)
     (comparison,) = document(capsys, A, B)["comparisons"]
     (last,) = [one for one in comparison["metrics"] if one["metric"].startswith(f"{STS_TASKS[-1]}.")]
     assert last["over_seeds"]["p"] < 1e-4
@@ -371,18 +377,8 @@ def test_the_same_every_time(capsys):
     assert document(capsys, A, B) == document(capsys, A, B)
 
 
-def test_pairs_are_read_from_the_store_where_the_folder_is_gone(capsys):
-    for seed in (0, 1):
-        record(A, seed, noise=1.5, keep=["store"])
-        record(B, seed)
-    assert not (runs() / document(capsys, A, B)["sides"][0]["run_ids"][0] / "series").exists()
-    for one in document(capsys, A, B, "--metric", "stsb")["comparisons"][0]["metrics"]:
-        assert one["pairs_note"] is None
-        assert len(one["on_pairs"]["of_seeds"]) == 2
-
-
 def test_runs_from_before_pairs_were_kept_are_compared_over_seeds_alone(capsys):
-    old = [record(A, seed, noise=1.5 + seed, keep=()) for seed in (0, 1)]
+    old = [record(A, seed, noise=1.5 + seed, keep=False) for seed in (0, 1)]
     for seed in (0, 1):
         record(B, seed)
     (comparison,) = document(capsys, A, B)["comparisons"]
@@ -398,7 +394,7 @@ def test_runs_from_before_pairs_were_kept_are_compared_over_seeds_alone(capsys):
 
 def test_one_seed_without_pairs_is_left_out_of_them_only(capsys):
     two((0, 1))
-    record(A, 2, keep=())
+    record(A, 2, keep=False)
     record(B, 2)
     (one,) = document(capsys, A, B, "--metric", "stsb")["comparisons"][0]["metrics"]
     assert one["over_seeds"]["seeds"] == [0, 1, 2]
@@ -500,9 +496,6 @@ def test_an_unknown_metric(capsys):
 
 
 def test_a_run_that_did_not_finish(capsys):
-    from cse_cli import tracking
-
     two((0,))
-    tracker = tracking.start("failed", {}, {"cse.recipe": A, "cse.seed": "0"})
-    tracker.finish("FAILED")
-    assert f"run {tracker.run_id[:8]} has no scores to compare: FAILED" in refused(capsys, A, tracker.run_id)
+    failed = recorded(end="failed", recipe=A).run_id
+    assert f"run {failed[:8]} has no scores to compare: FAILED" in refused(capsys, A, failed)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cse_cli.tracking.store import Store, open_store
+from cse_cli.tracking.tracker import Tracker
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from cse_cli.core.results import Result
-from cse_cli.tracking.store import Store, open_store
-from cse_cli.tracking.tracker import Tracker
 
 
 def fresh_store(home: Path) -> Store:
