@@ -253,8 +253,9 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Healthy).serve_forever()
 
 
 @pytest.fixture
-def others(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def others(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Ports that another program takes between our look at them and our server's start: the first one."""
+    home.mkdir()
     taken: list[int] = []
 
     def listening(port: int) -> list[str]:
