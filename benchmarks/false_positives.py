@@ -1,189 +1,208 @@
-"""How often equal methods seem different: in `cse compare`, in `cse leaderboard`, and where seeds are added.
+"""False positives and power of `cse compare` and `cse leaderboard`, by simulation through their own tests.
 
-    python -m benchmarks.false_positives [--tables 5000] [--paths 200000]
+    python -m benchmarks.false_positives [--outputs 5000] [--paths 100000]
 
-Prints a Markdown table: the share of outputs with at least one "better" or "worse", before (every metric tested at 5 %
-by itself, as if nothing else were) and now. The methods are equal: their scores, or the differences of their
-scores, are normal with the same mean; scores of the seven test sets correlate with each other (ρ), and the primary
-metric is their average. Needs neither data nor a model.
+Prints Markdown tables. A false positive is an output with at least one "better" or "worse" about equal methods. Scores
+are normal. An output has eight metrics: seven test sets that correlate with ρ = 0.6, and their average, which is the
+primary one. Each comparison is with the same first method. `p × (n + 1)` is the rule that the e-process replaced. The
+simulation needs neither data nor a model.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from cse_cli.core.multiple import correct_together
-from cse_cli.core.stats import FIRST_LOOK, LEVEL, p_at_any_look
+from cse_cli.core.stats import LEVEL, Design, beside_number, paired
 
 Floats = NDArray[Any]
+Rule = Literal["planned", "anytime", "p × (n + 1)"]
+Part = tuple[Rule, Sequence[int]]
+"""Test, and the numbers of seeds at which its result is looked at."""
 SETS = 7
-"""Test sets; the average makes one metric more."""
-SCHEDULE = (3, 5, 10)
-"""Numbers of seeds at which is looked, where it is not at every one."""
+CORRELATION = 0.6
+MOST = 30
+"""Seeds of the longest path."""
+CHUNK = 500
+"""Outputs that are simulated together."""
+EVERY = range(3, MOST + 1)
+FREE = "every number of seeds from 3 to 30"
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of simulated outputs.
+    """Share of simulated outputs with an event."""
 
-    Args:
-        what: Of which.
-        before: With every test at 5 % by itself.
-        now: As it is tested today.
-        n: Outputs.
-    """
-
-    what: str
-    before: float
-    now: float
+    share: float
     n: int
 
-    @staticmethod
-    def error(share: float, n: int) -> float:
-        """Return the standard error of a share."""
-        return sqrt(share * (1 - share) / n)
+    def __str__(self) -> str:
+        return f"{100 * self.share:.1f} ± {100 * sqrt(self.share * (1 - self.share) / self.n):.1f} %"
 
 
-def t_test(values: Floats) -> Floats:
-    """Return the two-sided p of no difference from 0, of the t-test over the second axis."""
-    n = values.shape[1]
-    t = values.mean(1) / (values.std(1, ddof=1) / sqrt(n))
-    return np.asarray(2 * stdtr(n - 1, -np.abs(t)))
+def metrics(rng: np.random.Generator, *shape: int) -> Floats:
+    """Return scores of equal methods of a shape, with one more axis: the average, then the test sets."""
+    shared, own = rng.standard_normal((*shape, 1)), rng.standard_normal((*shape, SETS))
+    sets = sqrt(CORRELATION) * shared + sqrt(1 - CORRELATION) * own
+    return np.concatenate([sets.mean(-1, keepdims=True), sets], axis=-1)
 
 
-def beside_printed(ours: Floats, printed: Floats) -> Floats:
-    """Return the two-sided p of one more run of ours being the printed number, as `score_against_number` tests it."""
-    n = ours.shape[1]
-    t = (ours.mean(1) - printed) / (ours.std(1, ddof=1) * sqrt(1 + 1 / n))
-    return np.asarray(2 * stdtr(n - 1, -np.abs(t)))
-
-
-def metrics(rng: np.random.Generator, outputs: int, seeds: int, correlation: float) -> Floats:
-    """Return (outputs, seeds, 1 + SETS) scores: the average, then sets of equal mean that correlate with each other."""
-    shared = rng.standard_normal((outputs, seeds, 1))
-    own = rng.standard_normal((outputs, seeds, SETS))
-    sets = sqrt(correlation) * shared + sqrt(1 - correlation) * own
-    return np.concatenate([sets.mean(2, keepdims=True), sets], axis=2)
-
-
-def different(comparisons: Iterable[Sequence[float]], seeds: int, *, planned: bool) -> bool:
-    """Return whether any metric of any comparison is called different; the primary metric comes first."""
-    looked = [[p if planned else p_at_any_look(float(p), seeds) for p in of_one] for of_one in comparisons]
-    return any(p is not None and p < LEVEL for of_one in correct_together(looked) for p in of_one)
-
-
-def compared(rng: np.random.Generator, outputs: int, seeds: int, correlation: float, methods: int) -> Rate:
-    """Return the rate of `cse compare --planned`: each of some methods with the first, which is equal to them."""
-    first = metrics(rng, outputs, seeds, correlation)
-    p = np.stack([t_test(metrics(rng, outputs, seeds, correlation) - first) for _ in range(methods)], axis=1)
-    now = np.mean([different(one, seeds, planned=True) for one in p])
-    what = (
-        f"`cse compare`, {seeds} planned seeds, {methods} comparison{'s' if methods > 1 else ''}, ρ = {correlation:g}"
-    )
-    return Rate(what, float((_holm_each(p) < LEVEL).any((1, 2)).mean()), float(now), outputs)
-
-
-def _holm_each(p: Floats) -> Floats:
-    """Return p corrected for the comparisons of each metric by itself; its smallest one is all that counts."""
-    return np.asarray(p * p.shape[1])
-
-
-def others(rng: np.random.Generator, outputs: int, seeds: int, correlation: float) -> Rate:
-    """Return the rate of the metrics besides a primary one that does differ."""
-    p = t_test(metrics(rng, outputs, seeds, correlation)[:, :, 1:])
-    beside = np.concatenate([np.zeros((outputs, 1)), p], axis=1)
-    now = np.mean([sum(p is not None and p < LEVEL for p in correct_together([one.tolist()])[0]) > 1 for one in beside])
-    what = f"the sets where the average differs, {seeds} planned seeds, ρ = {correlation:g}"
-    return Rate(what, float((p < LEVEL).any(1).mean()), float(now), outputs)
-
-
-def rows(rng: np.random.Generator, outputs: int, seeds: int, correlation: float, *, planned: bool) -> Rate:
-    """Return the rate of the leaderboard's rows: our seeds beside a printed row, one run of the same method."""
-    drawn = metrics(rng, outputs, seeds + 1, correlation)
-    p = beside_printed(drawn[:, :seeds], drawn[:, seeds])
-    now = np.mean([different([one], seeds, planned=planned) for one in p])
-    what = f"row of `cse leaderboard`, {seeds} {'planned ' if planned else ''}seeds, ρ = {correlation:g}"
-    return Rate(what, float((p < LEVEL).any(1).mean()), float(now), outputs)
-
-
-def running_p(rng: np.random.Generator, paths: int, most: int) -> Floats:
-    """Return (paths, most − FIRST_LOOK + 1) p-values, of the first 3, 4, … differences of equal methods."""
-    drawn = rng.standard_normal((paths, most))
-    n = np.arange(1, most + 1)
-    mean = drawn.cumsum(1) / n
-    squares = (drawn**2).cumsum(1) - n * mean**2
-    kept = slice(FIRST_LOOK - 1, None)
-    n = n[kept]
-    t = mean[:, kept] / np.sqrt(squares[:, kept] / (n - 1) / n)
-    return np.asarray(2 * stdtr(n - 1, -np.abs(t)))
-
-
-def looked(p: Floats, looks: Sequence[int], what: str) -> Rate:
-    """Return the rate of one metric that is looked at with several numbers of seeds, and called at any of them."""
-    seen = p[:, np.asarray(looks) - FIRST_LOOK]
-    limits = np.array([LEVEL / (p_at_any_look(1e-9, n) / 1e-9) for n in looks])  # it is proportional to p
-    return Rate(what, float((seen < LEVEL).any(1).mean()), float((seen < limits).any(1).mean()), len(p))
-
-
-def looked_at_tables(rng: np.random.Generator, outputs: int, correlation: float) -> Rate:
-    """Return the rate of a table of `cse compare` that is printed again with 3, 5 and 10 seeds."""
-    drawn = metrics(rng, outputs, max(SCHEDULE), correlation)
-    p = {n: t_test(drawn[:, :n]) for n in SCHEDULE}
-    before = np.any([(p[n] < LEVEL).any(1) for n in SCHEDULE], axis=0).mean()
-    now = np.mean([any(different([p[n][one]], n, planned=False) for n in SCHEDULE) for one in range(outputs)])
-    return Rate(
-        f"`cse compare`, looked at with 3, 5 and 10 seeds, ρ = {correlation:g}", float(before), float(now), outputs
-    )
-
-
-def rates(tables: int, paths: int) -> Iterator[Rate]:
-    """Yield every rate, with its own random numbers.
+def running(values: Floats, printed: Floats | None = None) -> Floats:
+    """Return t for the first 1, 2, … seeds of axis 1.
 
     Args:
-        tables: Simulated tables and rows of each kind.
-        paths: Simulated sequences of seeds.
+        values: (outputs, seeds, …) differences, or scores beside reported numbers.
+        printed: (outputs, …) reported numbers. None tests the mean difference against 0.
     """
-    made: list[Callable[[np.random.Generator], Rate]] = []
-    for correlation in (0.3, 0.6):
-        for seeds in SCHEDULE:
-            made.append(lambda rng, n=seeds, r=correlation: compared(rng, tables, n, r, methods=1))  # type: ignore[misc]
-    made.append(lambda rng: compared(rng, tables, 5, 0.6, methods=3))
-    made.append(lambda rng: others(rng, tables, 5, 0.3))
-    for correlation in (0.3, 0.6):
-        made.append(lambda rng, r=correlation: looked_at_tables(rng, tables, r))  # type: ignore[misc]
-    for correlation in (0.3, 0.6):
-        for seeds in SCHEDULE:
-            made.append(lambda rng, n=seeds, r=correlation: rows(rng, tables, n, r, planned=True))  # type: ignore[misc]
-    made.append(lambda rng: rows(rng, tables, 5, 0.6, planned=False))
-    for number, make in enumerate(made):
-        yield make(np.random.default_rng(number))
-    p = running_p(np.random.default_rng(len(made)), paths, 10)
-    yield looked(p, SCHEDULE, "one metric, looked at with 3, 5 and 10 seeds")
-    yield looked(p, range(3, 11), "one metric, at every number from 3 to 10")
-    rng = np.random.default_rng(len(made) + 1)
-    p = np.concatenate([running_p(rng, paths // 20, 100) for _ in range(20)])
-    for most in (30, 100):
-        yield looked(p, range(3, most + 1), f"one metric, at every number from 3 to {most}")
+    n = np.arange(1, values.shape[1] + 1).reshape(-1, *[1] * (values.ndim - 2))
+    mean = values.cumsum(1) / n
+    squares = (values**2).cumsum(1) - n * mean**2
+    gap, size = (mean, n) if printed is None else (mean - printed[:, None], n / (n + 1))
+    with np.errstate(invalid="ignore", divide="ignore"):  # one seed has no standard deviation
+        return np.asarray(gap / np.sqrt(squares / (n - 1)) * np.sqrt(size))
+
+
+def p_value(t: float, n: int, rule: Rule, design: Callable[[int], Design] = paired) -> float:
+    """Return the p-value of one hypothesis with n seeds."""
+    if rule == "p × (n + 1)":
+        return min(1.0, (n + 1) * (design(n).p(t, "planned") or 0.0))
+    return design(n).p(t, rule) or 0.0
+
+
+def shows(t: Floats, n: int, rule: Rule, design: Callable[[int], Design] = paired) -> bool:
+    """Return whether an output with n seeds shows any difference.
+
+    Args:
+        t: (comparisons, metrics) t statistics, the primary metric first.
+        n: Number of seeds.
+        rule: Test.
+        design: Test with a number of seeds.
+    """
+    # Nothing is rejected before one primary metric is, and that needs a p-value below its share of the level.
+    if min(p_value(one, n, rule, design) for one in t[:, 0].tolist()) * len(t) >= LEVEL:
+        return False
+    p = [[p_value(one, n, rule, design) for one in of_comparison] for of_comparison in t.tolist()]
+    return any(one is not None and one < LEVEL for family in correct_together(p) for one in family)
+
+
+def compared(outputs: int, comparisons: int, rule: Rule, looks: Sequence[int], rng: np.random.Generator) -> Rate:
+    """Return how often one of several looks at an output of `cse compare` shows a difference."""
+    hits = 0
+    for _ in range(outputs // CHUNK):
+        drawn = metrics(rng, CHUNK, max(looks), comparisons + 1)
+        t = running(drawn[:, :, 1:] - drawn[:, :, :1])
+        hits += sum(any(shows(one[n - 1], n, rule) for n in looks) for one in t)
+    return Rate(hits / outputs, outputs)
+
+
+def rows(outputs: int, rule: Rule, looks: Sequence[int], rng: np.random.Generator) -> Rate:
+    """Return the same for a row of `cse leaderboard`: your seeds and a reported row, one run of the same method."""
+    drawn = metrics(rng, outputs, max(looks) + 1)
+    t = running(drawn[:, 1:], drawn[:, 0])
+    hits = sum(any(shows(one[None, n - 1], n, rule, beside_number) for n in looks) for one in t)
+    return Rate(hits / outputs, outputs)
+
+
+def separate(outputs: int, what: Literal["method", "metric"], rng: np.random.Generator) -> Rate:
+    """Return how often one of 5 commands with 5 planned seeds shows a difference, each corrected separately."""
+    hits = 0
+    for _ in range(outputs // CHUNK):
+        drawn = metrics(rng, CHUNK, 5, 6)
+        t = running(drawn[:, :, 1:] - drawn[:, :, :1])[:, -1]
+        families = [t[:, k : k + 1] if what == "method" else t[:, :1, k + 1 : k + 2] for k in range(5)]
+        hits += sum(any(shows(family[one], 5, "planned") for family in families) for one in range(CHUNK))
+    return Rate(hits / outputs, outputs)
+
+
+def limits(rule: Rule, numbers: Sequence[int], level: float = LEVEL) -> Floats:
+    """Return the |t| from which a hypothesis is rejected, for each number of seeds."""
+    if rule == "p × (n + 1)":
+        return np.array([paired(n).critical(level / (n + 1), "planned") for n in numbers])
+    return np.array([paired(n).critical(level, rule) for n in numbers])
+
+
+def looked(
+    paths: int, tests: Sequence[Sequence[Part]], rng: np.random.Generator, effect: float = 0.0, level: float = LEVEL
+) -> list[Rate]:
+    """Return for each test how often it calls one metric different at any look of any of its parts."""
+    hits, chunks = np.zeros(len(tests)), max(1, paths // 5_000)
+    for _ in range(chunks):
+        t = np.abs(running(rng.standard_normal((5_000, MOST)) + effect))
+        for place, parts in enumerate(tests):
+            seen = [(t[:, np.asarray(numbers) - 1] >= limits(rule, numbers, level)).any(1) for rule, numbers in parts]
+            hits[place] += np.any(seen, axis=0).sum()
+    return [Rate(float(one) / (5_000 * chunks), 5_000 * chunks) for one in hits]
+
+
+def false_positives(outputs: int, paths: int) -> Iterator[tuple[str, Rate | None, Rate]]:
+    """Yield a description, the rate of p × (n + 1) if it applies, and the rate of today's tests."""
+    seeds = iter(np.random.SeedSequence(14).spawn(100))
+
+    def rng() -> np.random.Generator:
+        return np.random.default_rng(next(seeds))
+
+    for comparisons in (1, 3, 20):
+        many = f"{comparisons} comparison{'s' if comparisons > 1 else ''}"
+        for n in (3, 5, 10, 30):
+            new = compared(outputs, comparisons, "planned", [n], rng())
+            yield f"`cse compare`, {n} planned seeds, {many}", None, new
+        old, new = (compared(outputs, comparisons, rule, EVERY, rng()) for rule in ("p × (n + 1)", "anytime"))
+        yield f"`cse compare` without a plan, {FREE}, {many}", old, new
+    for n in (3, 5, 10):
+        yield f"row of `cse leaderboard`, {n} planned seeds", None, rows(outputs, "planned", [n], rng())
+    old, new = (rows(outputs, rule, EVERY, rng()) for rule in ("p × (n + 1)", "anytime"))
+    yield f"row of `cse leaderboard` without a plan, {FREE}", old, new
+    old, new = looked(paths, [[("p × (n + 1)", EVERY)], [("anytime", EVERY)]], rng())
+    yield f"one metric without a plan, {FREE}", old, new
+    more = range(6, MOST + 1)
+    old, new = looked(paths, [[("planned", [5]), ("p × (n + 1)", more)], [("planned", [5]), ("anytime", more)]], rng())
+    yield "one metric, a plan of 5 extended up to 30 seeds, and both verdicts counted", old, new
+    (new,) = looked(paths, [[("planned", [n]) for n in (3, 5, 10)]], rng())
+    yield "one metric, `--planned` given anew with 3, 5 and 10 seeds", None, new
+    for what in ("method", "metric"):
+        yield f"5 separate commands, 5 planned seeds, each with another {what}", None, separate(outputs, what, rng())
+
+
+def power(
+    paths: int, comparisons: int, effects: Sequence[float], seeds: Sequence[int]
+) -> Iterator[tuple[str, list[Rate]]]:
+    """Yield an effect d_z with a number of seeds, and the power for one metric of the only comparison that differs.
+
+    The rates are those of a plan, of p × (n + 1) and of the anytime test with exactly this number of seeds, and of the
+    latter two at any look with at least 3 and at most this number.
+    """
+    for effect in effects:
+        tests: list[list[Part]] = []
+        for n in seeds:
+            looks = range(3, n + 1)
+            tests += [[("planned", [n])], [("p × (n + 1)", [n])], [("anytime", [n])]]
+            tests += [[("p × (n + 1)", looks)], [("anytime", looks)]]
+        rates = looked(paths, tests, np.random.default_rng(int(10 * effect)), effect, LEVEL / comparisons)
+        for place, n in enumerate(seeds):
+            yield f"{comparisons} | {effect:g} | {n}", rates[5 * place : 5 * place + 5]
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", type=int, default=5_000)
-    parser.add_argument("--paths", type=int, default=200_000)
-    asked = parser.parse_args()
-    print("| equal methods | before | now | outputs |\n| --- | ---: | ---: | ---: |")
-    for rate in rates(asked.tables, asked.paths):
-        shares = (f"{100 * s:.1f} ± {100 * Rate.error(s, rate.n):.1f} %" for s in (rate.before, rate.now))
-        print(f"| {rate.what} | {' | '.join(shares)} | {rate.n:,} |", flush=True)
+    parser.add_argument("--outputs", type=int, default=5_000)
+    parser.add_argument("--paths", type=int, default=100_000)
+    options = parser.parse_args()
+    print("| equal methods | p × (n + 1) | today | outputs |\n| --- | ---: | ---: | ---: |")
+    for what, before, now in false_positives(options.outputs, options.paths):
+        print(f"| {what} | {before or ''} | {now} | {now.n:,} |", flush=True)
+    print("\n| comparisons | d | seeds | plan | p × (n + 1) | anytime | p × (n + 1), any look | anytime, any look |")
+    print("| ---: " * 8 + "|")
+    for comparisons in (1, 20):
+        for what, rates in power(options.paths, comparisons, (0.5, 1.0, 2.0, 3.0), (3, 5, 10, 20, 30)):
+            print(f"| {what} | {' | '.join(f'{100 * rate.share:.0f} %' for rate in rates)} |", flush=True)
 
 
 if __name__ == "__main__":

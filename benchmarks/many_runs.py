@@ -1,10 +1,10 @@
-"""How long commands take where a laboratory has recorded much: a state directory of thousands of finished runs.
+"""How long commands take in a state directory with thousands of finished runs.
 
-    python -m benchmarks.many_runs [--runs 3000] [--repeats 3]
+    python -m benchmarks.many_runs [--runs 3000] [--repeats 3] [--home FOLDER]
 
-Trains `quickstart` for a few steps, and records copies of that run as all small recipes and the cells of all small
-studies, a seed after the other, with scores that differ. Prints a Markdown table: processor seconds of each command,
-those of the same command with one run of each small recipe, and the difference, which is what the other runs cost.
+Records runs, without training, of all small recipes and of the cells of all small studies, one seed after the other,
+with scores that differ. Prints a Markdown table: the processor seconds of each command, those of the same command with
+one run of each small recipe, and the difference, which is what the other runs cost. Caches are warm.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import shutil
-import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import count, islice
 from pathlib import Path
-from uuid import uuid4
 
 from benchmarks.start import command
-from cse_cli.core.results import Result
+from cse_cli.core.formatting import to_toml
+from cse_cli.core.identity import Identity, Plan
+from cse_cli.core.results import PaperRow, Result, Scores, Speed, Versions
 from cse_cli.recipe.cells import cell_tag, cells
 from cse_cli.recipe.files import all_recipes, all_studies
-from cse_cli.recipe.load import load
+from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.study import load_study
-from cse_cli.tracking import tags
+from cse_cli.runs.lock import FileLock
+from cse_cli.runs.record import RECIPE, RESULT, About, RunRecord, lock_of
+from registry import EVALUATORS
 
 STUDY = "studies/mini/cross_losses_queues_augmenters"
 COMMANDS = (
@@ -43,82 +43,105 @@ COMMANDS = (
     ["compare", "mini/ifcl_en@0", "mini/simcse_en@0"],
     ["run", STUDY, "--dry-run"],
 )
-OF_A_RUN = ("params", "tags", "metrics", "latest_metrics")
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+STEPS = range(25, 1001, 25)
+"""Of a run, 40 of them: two events each."""
+SEEDS = tuple(range(3))
 
 
-def experiments() -> Iterator[tuple[str, str, str | None]]:
-    """Yield name, hash and study's cell of what small recipes and small studies ask for."""
+@dataclass(frozen=True)
+class Experiment:
+    """What many runs have in common.
+
+    Args:
+        loaded: The recipe with its settings.
+        study: Cell of a study, or "".
+        toml: The resolved recipe as it is written.
+    """
+
+    loaded: LoadedRecipe
+    study: str
+    toml: str
+
+
+def experiments() -> Iterator[Experiment]:
+    """Yield what small recipes and small studies ask for."""
     for name in all_recipes():
         if name.startswith("mini/"):
-            yield name, load(name).recipe.hash(), None
+            yield _experiment(load(name), "")
     for name in all_studies():
         if name.startswith("studies/mini/"):
             study = load_study(name)
             for cell in cells(study):
-                yield study.recipe or name, cell.hash, cell_tag(study, cell)
+                yield _experiment(cell.load(0), cell_tag(study, cell))
 
 
-def copies(result: Result) -> Iterator[tuple[Result, str | None]]:
-    """Yield a result as of every experiment, one seed after the other, without end; and the study's cell."""
+def _experiment(loaded: LoadedRecipe, study: str) -> Experiment:
+    return Experiment(loaded, study, to_toml(loaded.recipe.resolved()))
+
+
+def write_runs(home: Path, runs: int) -> None:
+    """Record finished runs of every experiment, one seed after the other."""
+    os.environ["CSE_HOME"] = str(home)
     asked, noise = list(experiments()), random.Random(0)
-    for number, seed in enumerate(seed for seed in count() for _ in asked):
-        recipe, digest, cell = asked[number % len(asked)]
-        scores = {
-            evaluator: {metric: value + noise.gauss(0, 0.5) for metric, value in values.items()}
-            for evaluator, values in result.scores.items()
-        }
-        paper = load(recipe).recipe.paper
-        known = {
-            "recipe": recipe,
-            "recipe_hash": digest,
-            "seed": seed,
-            "scores": scores,
-            "run_id": uuid4().hex,
-            "paper": None if paper is None else paper.model_dump(),
-            "finished": result.finished + timedelta(minutes=number),
-        }
-        yield Result.model_validate({**result.model_dump(), **known}), cell
+    every = ((of, seed) for seed in count() for of in asked)
+    for number, (of, seed) in enumerate(islice(every, runs)):
+        _write_run(of, seed, BEGAN + timedelta(minutes=number), noise)
 
 
-def fill(home: Path, runs: int) -> str:
-    """Copy the one run of a state directory until there are `runs`; return the id of the last one."""
-    connection = sqlite3.connect(home / "mlflow.db")
-    first = connection.execute("SELECT run_uuid FROM runs WHERE status = 'FINISHED'").fetchone()[0]
-    folder, artifacts = home / "runs" / first, home / "artifacts" / first / "artifacts"
-    result = Result.model_validate_json((artifacts / "result.json").read_text())
-    for one, cell in islice(copies(result), runs - 1):
-        assert one.run_id is not None
-        copy_rows(connection, first, one, cell)
-        shutil.copytree(artifacts, home / "artifacts" / one.run_id / "artifacts", copy_function=os.link)
-        shutil.copytree(folder, home / "runs" / one.run_id, copy_function=os.link)
-        own = home / "artifacts" / one.run_id / "artifacts" / "result.json"
-        own.unlink()
-        own.write_text(one.model_dump_json())
-    connection.commit()
-    connection.close()
-    return str(one.run_id)
-
-
-def copy_rows(connection: sqlite3.Connection, first: str, of: Result, cell: str | None) -> None:
-    """Copy what the database has of a run, as another one."""
-    for table in ("runs", *OF_A_RUN):
-        names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-        taken = ", ".join("?" if name == "run_uuid" else name for name in names)
-        of_run = f"SELECT {taken} FROM {table} WHERE run_uuid = ?"
-        connection.execute(f"INSERT INTO {table} ({', '.join(names)}) {of_run}", (of.run_id, first))
-    milliseconds = int(of.finished.timestamp() * 1000)
-    connection.execute(
-        "UPDATE runs SET name = ?, start_time = ?, end_time = ?, artifact_uri = replace(artifact_uri, ?, ?) "
-        "WHERE run_uuid = ?",
-        (f"{of.recipe} seed {of.seed}", milliseconds - 60_000, milliseconds, first, of.run_id, of.run_id),
+def _write_run(of: Experiment, seed: int, started: datetime, noise: random.Random) -> None:
+    recipe = of.loaded.recipe
+    known = {
+        "recipe": of.loaded.name,
+        "source": str(of.loaded.path.absolute()),
+        "seed": seed,
+        "identity": Identity(settings=recipe.hash(), text="ab" * 32, weights={"encoders.online": "cd" * 32}),
+        "plan": Plan(seeds=SEEDS, made=BEGAN) if seed in SEEDS else None,
+    }
+    name = f"{of.loaded.name} seed {seed}"
+    about = About(
+        **known, name=name, group=of.loaded.name, created=started, study=of.study, changes=of.loaded.changes,
+        method=recipe.title, encoder="mini_en", data="wiki",
+    )  # fmt: skip
+    about.write()
+    (about.path / RECIPE).write_text(of.toml, encoding="utf-8")
+    lock = FileLock(lock_of(about.run_id))
+    lock.acquire()
+    record = RunRecord(about, lock)
+    record.started(0, STEPS.stop, "cpu")
+    curve = {step: noise.gauss(60, 2) for step in STEPS}
+    for step, score in curve.items():
+        record.metrics({"train/loss": 1 / step, "train/learning_rate": 1e-4}, step)
+        record.evaluated(step, {recipe.evaluate.select or "dev": score}, best=False)
+    result = Result(
+        **known,
+        title=recipe.title,
+        started=started,
+        language=recipe.language,
+        paper=None if recipe.paper is None else PaperRow(**recipe.paper.model_dump()),
+        model="mini_en",
+        scores=_scores(of, noise),
+        untrained=_scores(of, noise),
+        curve=curve,
+        selected_step=STEPS[-1],
+        select=recipe.evaluate.select,
+        steps=STEPS.stop,
+        fingerprints={f"{name}/test": "ef" * 32 for name in recipe.evaluators},
+        versions=Versions(cse="0.1.0", python="3.11.7", torch="2.13.0", transformers="5.23.0"),
+        device="cpu",
+        precision="fp32",
+        seconds=60.0,
+        speed=Speed(seconds={"data": 1.0, "forward": 20.0, "backward": 30.0}, peak_memory=10**9),
+        run_id=about.run_id,
+        finished=started + timedelta(minutes=1),
     )
-    about = {tags.RECIPE: of.recipe, tags.RECIPE_HASH: of.recipe_hash, tags.SEED: str(of.seed)}
-    if cell is not None:
-        about[tags.STUDY] = cell
-    for key, value in about.items():
-        connection.execute(
-            "INSERT OR REPLACE INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", (key, value, of.run_id)
-        )
+    record.file(RESULT, result.to_json())
+    record.end("finished")
+
+
+def _scores(of: Experiment, noise: random.Random) -> Scores:
+    evaluators = of.loaded.recipe.evaluators.items()
+    return {name: {metric: noise.gauss(60, 1) for metric in EVALUATORS[of.name].cls.metrics} for name, of in evaluators}
 
 
 def main() -> None:
@@ -132,12 +155,8 @@ def main() -> None:
         place = asked.home or Path(folder)
         few, many = place / "few", place / "many"
         if not many.exists():
-            os.environ["CSE_HOME"] = str(few)
-            training = ["run", "quickstart", "--set", "train.steps=20"]
-            subprocess.run([sys.executable, "-m", "cse_cli", *training], check=True, capture_output=True)
-            shutil.copytree(few, many)
-            fill(few, 1 + sum(name.startswith("mini/") for name in all_recipes()))
-            fill(many, asked.runs)
+            write_runs(few, sum(name.startswith("mini/") for name in all_recipes()))
+            write_runs(many, asked.runs)
         measure(few, many, asked.repeats)
 
 

@@ -4,9 +4,9 @@
 
 A path such as losses.info_nce.name or queue.name tells the parts of one place apart; that of the study's first cell is
 what the others are compared with, and every combination is a cell. A seed's effect is the mean over the combinations of
-the other places, so that seeds, not cells, are the sample; p is that of the paired t-test in one planned look,
-corrected for all effects by Holm's procedure, from three seeds on. Needs the study's runs in the tracking store; prints
-Markdown.
+the other places, so that seeds, not cells, are the sample; p is that of the paired t test for a planned number of
+seeds. p and interval are corrected for all effects by Holm's procedure. Needs the study's runs in the tracking store
+and prints Markdown.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from cse_cli.core.formatting import interval, p_value, signed
-from cse_cli.core.multiple import correct_together
+from cse_cli.core.multiple import judge_together
 from cse_cli.core.results import metric_value
-from cse_cli.core.stats import FIRST_LOOK, Paired, compare_paired
+from cse_cli.core.stats import Paired, compare_paired
 from cse_cli.jobs.study import finished_runs
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.paths import setting
@@ -40,12 +40,12 @@ def effects(scores: Scores) -> dict[tuple[int, str], Paired]:
                 for cell, by_seed in scores.items()
                 if cell[place] == own
             ]
-            sides = ([fmean(pair[side][seed] for pair in pairs) for seed in seeds] for side in (0, 1))
-            found[place, part] = compare_paired(seeds, *sides)
-    corrected = correct_together([[effect.p] for effect in found.values()])
+            before, after = ([fmean(pair[side][seed] for pair in pairs) for seed in seeds] for side in (0, 1))
+            found[place, part] = compare_paired(seeds, before, after, "planned")
+    corrected = judge_together([[effect.p] for effect in found.values()])
     return {
-        key: effect.model_copy(update={"p_adjusted": p})
-        for (key, effect), (p,) in zip(found.items(), corrected, strict=True)
+        key: effect if one is None else effect.judged("planned", one.p, one.level)
+        for (key, effect), (one,) in zip(found.items(), corrected, strict=True)
     }
 
 
@@ -74,8 +74,7 @@ def main() -> None:
     print("| part | instead of | seeds | effect | 95 % | p |\n| --- | --- | ---: | ---: | --- | ---: |")
     for (place, part), effect in effects(scores).items():
         reach = "" if effect.low is None else interval(effect.low, effect.high)
-        tested = effect.p_adjusted is not None and len(effect.seeds) >= FIRST_LOOK
-        p = p_value(effect.p_adjusted) if tested else ""
+        p = p_value(effect.p_adjusted)
         print(f"| {part} | {first[place]} | {len(effect.seeds)} | {signed(effect.difference)} | {reach} | {p} |")
 
 

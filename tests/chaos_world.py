@@ -9,19 +9,15 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cse_cli.core.paths import runs
-from cse_cli.core.run_folder import MODEL_DIGESTS, RunFolder, find, is_finished
-from cse_cli.recipe.load import load
-from cse_cli.tracking.reader import list_runs
-from cse_cli.tracking.store import open_store
-from cse_cli.tracking.tags import TUNE
+from cse_cli.runs.events import read_history
+from cse_cli.runs.index import all_runs
+from cse_cli.runs.model import MODEL_DIGESTS
 from cse_cli.tuning.study import load_study, settled
 from tests.cse_cli.recipe.tiny_study import grid
-from tests.cse_cli.tracking.stores import points
 from tests.forked import Forked
 from tests.shrunken import recipe, small
 
@@ -29,43 +25,25 @@ SEEDS = (11, 12, 13)
 """Of the runs; the study's and the search's are others, so that recipe and seed say which of all results is meant."""
 DISK = 64_000_000
 CURVES = ("train/loss", "dev/spearman")
-NO_CHECKPOINT = "no checkpoint can be used"
 
 
 @dataclass
 class Question:
-    """What one command, started again and again, is to come to the end of.
+    """A command that is started again and again until it has done everything.
 
     Args:
         kind: "run", "study" or "search".
-        arguments: Of `cse`, at the first start.
-        resolved: The recipe of a run.
-        given_up: Runs without a usable checkpoint, which nobody can resume.
+        arguments: Arguments of `cse`.
     """
 
     kind: str
     arguments: tuple[str, ...]
-    resolved: dict[str, Any] = field(default_factory=dict)
-    given_up: set[str] = field(default_factory=set)
     is_done: bool = False
 
     def start(self, *more: str) -> Forked:
-        """Begin, or go on as the messages of `cse` say."""
+        """Start the command, which resumes what was interrupted."""
         folder = Path(os.environ["CSE_HOME"]).parent
-        begun = [] if self.kind != "run" else [one.run_id for one in self._begun() if one.run_id not in self.given_up]
-        command = ("run", "--resume", begun[0]) if begun else self.arguments
-        return Forked(["cse_cli", *command, "--device", "cpu", "--json", *more], folder)
-
-    def hear(self, code: int, said: str) -> None:
-        """Take note of how a command ended."""
-        if NO_CHECKPOINT in said and self.kind == "run":
-            self.given_up |= {one.run_id for one in self._begun()}
-        finished = any(is_finished(one.run_id) for one in self._begun())  # killed after its end
-        self.is_done = code == 0 or finished
-
-    def _begun(self) -> list[RunFolder]:
-        found = [find(file.parent.name) for file in runs().glob("*/run.json")]
-        return [one for one in found if self.resolved and one.is_of(self.resolved)]
+        return Forked(["cse_cli", *self.arguments, "--device", "cpu", "--json", *more], folder)
 
 
 def questions(folder: Path) -> list[Question]:
@@ -78,7 +56,7 @@ def questions(folder: Path) -> list[Question]:
     study = folder / grid(folder, "[0.1, 0.2]", seeds="2")
     search = ("tune", str(searched), "--range", "learning_rate=1e-4..1e-2:log", "--sampler", "grid", "--trials", "4")
     return [
-        *(Question("run", ("run", str(file)), load(str(file)).recipe.resolved()) for file in alone),
+        *(Question("run", ("run", str(file))) for file in alone),
         Question("study", ("run", str(study))),
         Question("search", (*search, "--pruner", "none", "--name", "search")),
     ]
@@ -86,13 +64,13 @@ def questions(folder: Path) -> list[Question]:
 
 def found() -> dict[Any, list[Any]]:
     """Return what there is of each thing asked for: of every run and every trial, by what makes them different."""
-    client, everything = open_store().client, defaultdict(list)
-    for run in list_runs("attributes.status = 'FINISHED'"):
+    everything = defaultdict(list)
+    for run in all_runs():
         if (one := run.result) is not None:
-            weights = runs() / run.run_id / MODEL_DIGESTS
             scores = one.last_state, one.scores, one.curve, one.selected_step
-            curves = [points(client, run.run_id, key) for key in CURVES]
-            model = None if TUNE in run.tags else weights.read_text(encoding="utf-8")
+            metrics = read_history(run.about.path).metrics
+            curves = [sorted(metrics[key].items()) for key in CURVES]
+            model = None if run.about.search else (run.about.path / MODEL_DIGESTS).read_text(encoding="utf-8")
             everything[one.recipe_hash, one.seed].append((scores, curves, model))
     for trial in settled(load_study(None, "search").get_trials()):
         everything[tuple(trial.params.items())].append((trial.state.name, trial.value))

@@ -51,7 +51,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     """Point the state directory at a folder of the test's own, and return it; nothing is created."""
     folder = tmp_path / "cse-home"
     monkeypatch.setenv("CSE_HOME", str(folder))
-    for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
+    for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "CSE_MIRRORS"):
         monkeypatch.delenv(variable, raising=False)
     if not request.node.get_closest_marker("process"):  # a sample in every test's database takes time
         monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
@@ -66,13 +66,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 @pytest.fixture(autouse=True)
 def quick_databases(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Copy MLflow's tables from a database made once, and wait for no disk; other processes do none of it."""
-    if "cse_cli.tracking.store" in sys.modules:
+    if "cse_cli.mirrors.store" in sys.modules:
         from tests.databases import migrated, read_revisions_once, wait_for_no_disk
 
         wait_for_no_disk()
         read_revisions_once()
         made = tmp_path_factory.getbasetemp() / "migrated.db"
-        monkeypatch.setattr("cse_cli.tracking.store._migrate", lambda new: new.write_bytes(migrated(made)))
+        monkeypatch.setattr("cse_cli.mirrors.store.migrate", lambda new: new.write_bytes(migrated(made)))
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from cse_cli.tracking import store
+from cse_cli.mirrors import store
 
 
 @cache
@@ -21,7 +21,7 @@ def migrated(file: Path) -> bytes:
 @cache
 def wait_for_no_disk() -> None:
     """Let all SQLite connections of this process leave their pages to the system."""
-    event.listen(Engine, "connect", store._do_not_wait)
+    event.listen(Engine, "connect", store.do_not_wait)
 
 
 @cache
@@ -43,5 +43,5 @@ def read_revisions_once() -> None:
     _VersionManager.get_head_version = head  # type: ignore[method-assign]
 
 
-migrate = store._migrate
+migrate = store.migrate
 """How they are made; tests copy them instead."""

@@ -16,7 +16,6 @@ import shutil
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -25,8 +24,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from cse_cli.tracking.store import open_store
-from cse_cli.tracking.unsent import Change, Unsent
 from cse_cli.training.trainer import Stepper, Taken
 from registry.errors import CseError
 from tests.cse_cli.data.test_translate import Upper, made_by, rows_of
@@ -48,13 +45,11 @@ class File(NamedTuple):
     Args:
         path: Below the folder of the test.
         commands: Of `cse`, one after the other: the last one's output counts.
-        lost: Whether the database is gone, too: what the file holds is then needed.
         is_input: Whether damage may make other input of it.
     """
 
     path: str
     commands: tuple[tuple[str, ...], ...]
-    lost: bool = False
     is_input: bool = False
 
 
@@ -70,7 +65,6 @@ def world(
 ) -> list[File]:
     """Two finished runs, a killed one, a search, and the files that they are made of, in one folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
     shutil.copytree(parts.models["bert"], tmp_path / "bert")
     shutil.copy(parts.text, tmp_path / "text.tsv")
     file = recipe(tmp_path, parts, checkpoint_every=1)
@@ -83,7 +77,6 @@ def world(
         assert cse("run", "small.toml", "--seed", "8", capsys=capsys)[0] == 130
     (killed,) = (path.parent.name for path in (home / "runs").glob("*/checkpoint.pt"))
     assert cse(*SEARCH, capsys=capsys)[0] == 0
-    Unsent(second).keep(open_store().uri, Change(tags={"note": "late"}))
     rows = [line.split("\t") for line in (tmp_path / "pairs.tsv").read_text().splitlines()]
     pairs = [dict(zip(rows[0], (float(row[0]), *row[1:]), strict=True)) for row in rows[1:]]
     (tmp_path / "pairs.csv").write_text("".join(f"{','.join(row)}\n" for row in rows))
@@ -125,16 +118,16 @@ def files(home: Path, first: str, second: str, killed: str) -> Iterator[File]:
     score = ("evaluate", first, "--tasks", "pairs.tsv", "--json")
     for folder, pattern in (("text", "*.arrow"), ("tokens", "*/*.arrow")):
         yield File(below(f"cache/{folder}", pattern), (run,))
-    yield File(f"{home_name}/mlflow.db", (TABLE, ("doctor", "--repair"), TABLE))
+    yield File(f"{home_name}/mlflow.db", (("runs", "sync"), TABLE))
+    yield File(f"{home_name}/cache/runs.jsonl", (TABLE,))
     yield File(f"{home_name}/tuning/s.db", (SEARCH,))
-    for name in ("checkpoint.pt", "checkpoint-previous.pt", "run.json", "resolved.toml", "metrics.jsonl"):
+    for name in ("checkpoint.pt", "checkpoint-previous.pt", "run.toml", "recipe.toml", "events.jsonl"):
         yield File(f"{home_name}/runs/{killed}/{name}", (resume,))
-    for name in ("record.json", "metrics.jsonl", "run.json"):
-        yield File(f"{home_name}/runs/{first}/{name}", (("doctor", "--repair"), TABLE), lost=True)
+    for name in ("run.toml", "recipe.toml", "events.jsonl", "result.json"):
+        yield File(f"{home_name}/runs/{first}/{name}", (TABLE,))
     for name in ("model/config.json", "model/model.safetensors", "model/tokenizer.json", "model.sha256"):
         yield File(f"{home_name}/runs/{first}/{name}", (score,))
     yield File(f"{home_name}/runs/{first}/series/dev.npz", (("compare", first, second, "--json"),))
-    yield File(f"{home_name}/artifacts/{first}/artifacts/result.json", (TABLE,))
     for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
         yield File(f"bert/{name}", (("evaluate", "bert", "--tasks", "pairs.tsv", "--json"),), is_input=True)
     yield File("small.toml", (("check", "small.toml"), run), is_input=True)
@@ -142,13 +135,11 @@ def files(home: Path, first: str, second: str, killed: str) -> Iterator[File]:
     yield File("text.tsv", (run,), is_input=True)
     for name in ("pairs.tsv", "pairs.csv", "pairs.jsonl", "pairs.parquet"):
         yield File(name, (("evaluate", "bert", "--tasks", name, "--json"),), is_input=True)
-    yield File(f"{home_name}/runs/{second}/unsent/changes.json", (("runs", "sync"),))
+    yield File(f"{home_name}/runs/{second}/mirrors/mlflow.json", (("runs", "sync"), TABLE))
 
 
 def look(file: File, folder: Path, capsys: pytest.CaptureFixture[str]) -> Seen:
     """Run a file's commands, and say what came of them."""
-    if file.lost:
-        (folder / "cse-home" / "mlflow.db").unlink()
     told, out = "", ""
     for number, command in enumerate(file.commands, start=1):
         with warnings.catch_warnings(record=True) as warned:
@@ -157,8 +148,6 @@ def look(file: File, folder: Path, capsys: pytest.CaptureFixture[str]) -> Seen:
                 code, out, err = cse(*command, capsys=capsys)
             except Exception as error:  # what no user should see
                 return Seen("traceback", "", f"{type(error).__name__}: {error}")
-            finally:
-                close()
         told += err + "".join(f"warning: {each.message}\n" for each in warned if each.category is UserWarning)
         if code and number == len(file.commands):
             good = code in (2, 3, 4) and err.count("error: ") == 1 and "Traceback" not in err and len(err) < 2500
@@ -166,16 +155,9 @@ def look(file: File, folder: Path, capsys: pytest.CaptureFixture[str]) -> Seen:
     return Seen("done", MEASURED.sub("", out), told)
 
 
-def close() -> None:
-    """Close the database in this process, as it is in the new one of a command."""
-    with suppress(Exception):
-        open_store().client._tracking_client.store.engine.dispose()
-
-
 def test_none_is_computed_with_and_none_is_a_traceback(
     world: list[File], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    close()
     copy = tmp_path.with_name(f"{tmp_path.name}-copy")
     shutil.copytree(tmp_path, copy)
     outcomes, wrong = Counter[str](), []

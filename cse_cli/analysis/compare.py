@@ -1,13 +1,15 @@
-"""What `cse compare` says, as data: what differs in the recipes, and every metric over seeds and on sentence pairs."""
+"""Comparison of methods as data: differences of their recipes, and every metric over seeds and on sentence pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from cse_cli.analysis.circumstances import find_circumstances, find_notes
 from cse_cli.analysis.evidence import (
     Evidence,
     Finding,
@@ -19,9 +21,11 @@ from cse_cli.analysis.evidence import (
 )
 from cse_cli.analysis.runs import Change, Method, read_resolved, recipe_changes
 from cse_cli.core.formatting import counted
-from cse_cli.core.multiple import correct_together
+from cse_cli.core.identity import Mode
+from cse_cli.core.multiple import Corrected, judge_together
+from cse_cli.core.plans import SeedPlan, plan_of
 from cse_cli.core.results import Result, main_metric, metric_value
-from cse_cli.core.stats import LEVEL, Paired, compare_paired, looks_text, p_at_any_look
+from cse_cli.core.stats import LEVEL, Paired, compare_paired
 from registry.errors import CseError
 from registry.papers import AVERAGE
 
@@ -32,7 +36,15 @@ Recipes = Mapping[str, Mapping[str, Any] | None]
 
 
 class MethodSummary(BaseModel):
-    """One of the methods compared, as `Method`."""
+    """One of the methods compared.
+
+    Args:
+        letter: Letter of the method in tables and sentences.
+        experiment: ID of the experiment of the latest run.
+        mode: Whether the seeds of this method were planned.
+        planned: Seeds of the recorded plan. Empty without one.
+        notes: Remarks on the choice of runs.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,8 +52,11 @@ class MethodSummary(BaseModel):
     name: str
     recipe: str
     recipe_hash: str
+    experiment: str
     model: str
     seeds: tuple[int, ...]
+    mode: Mode
+    planned: tuple[int, ...]
     run_ids: tuple[str | None, ...]
     notes: tuple[str, ...]
 
@@ -50,15 +65,17 @@ class MetricComparison(BaseModel):
     """One metric of one comparison.
 
     Args:
-        more_is_better: Whether higher is known to be better; where it is not, nothing is called better.
-        pairs_note: Why the sentence pairs are not compared, or not of every seed.
-        finding: See `evidence.Verdict`.
+        more_is_better: Whether higher is known to be better. If not, nothing is called better.
+        selecting: Whether the metric's evaluator selected the states. Then it is shown and not tested.
+        pairs_note: Reason why the sentence pairs of all or some seeds are not compared.
+        finding: Finding, see `evidence.Verdict`.
     """
 
     model_config = ConfigDict(frozen=True)
 
     metric: str
     more_is_better: bool
+    selecting: bool = False
     over_seeds: Paired
     on_pairs: OnPairs | None = None
     pairs_note: str | None = None
@@ -67,12 +84,15 @@ class MetricComparison(BaseModel):
 
 
 class Comparison(BaseModel):
-    """Two methods; differences are the second's less the first's.
+    """Two methods. Differences are the second minus the first.
 
     Args:
-        left_out: Letter → seeds that the other does not have.
-        primary: Of the metrics, what the methods are judged by: tested first, the others only where it differs.
-        headline: What may be said of it, in one sentence, and how the other metrics were treated.
+        left_out: Letter → seeds that the other method does not have.
+        mode: Mode of the test over seeds.
+        planned: Planned seeds of a planned or incomplete comparison. Empty otherwise.
+        primary: Metric that judges the methods. It is tested first, the others only if it differs. Empty if every
+            metric selected states.
+        headline: Conclusion about the primary metric in one sentence, and the treatment of the others.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -81,35 +101,37 @@ class Comparison(BaseModel):
     second: str
     seeds: tuple[int, ...]
     left_out: dict[str, tuple[int, ...]]
+    mode: Mode
+    planned: tuple[int, ...] = ()
     metrics: tuple[MetricComparison, ...]
     primary: str = ""
     headline: str = ""
 
     @property
     def main(self) -> MetricComparison:
-        """The comparison by the primary metric."""
-        return next(one for one in self.metrics if one.metric == self.primary)
+        """Comparison by the primary metric, else by the first one."""
+        return next((one for one in self.metrics if one.metric == self.primary), self.metrics[0])
 
 
 class ComparisonDocument(BaseModel):
-    """All that `cse compare` says.
+    """Everything that `cse compare` shows.
 
     Args:
-        changes: Keys of the resolved recipes that are not the same in all; None where a recipe cannot be read.
-        circumstances: What else was not the same.
-        corrected_for: Comparisons made together; the correction is for those of them that have a p.
-        planned: Seeds that were planned before the first was looked at; None where any number may have been.
+        changes: Keys of the resolved recipes that differ. None if a recipe cannot be read.
+        circumstances: Other differences: text, weights and code of the same name, device, precision, versions.
+        corrected_for: Number of comparisons that share the level.
+        assumed_plan: Number of seeds that `--planned` gave at analysis time. It is not recorded.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     sides: tuple[MethodSummary, ...]
     changes: tuple[Change, ...] | None
     circumstances: tuple[Change, ...]
     resamples: int
     corrected_for: int
-    planned: int | None = None
+    assumed_plan: int | None = None
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...] = ()
 
@@ -122,37 +144,39 @@ def compare(
     pairwise: bool = False,
     planned: int | None = None,
 ) -> ComparisonDocument:
-    """Compare each method with the first, or every two.
+    """Compare each method with the first one, or every two.
+
+    The runs' records contain the plan of the seeds. If both methods are planned with the same seeds, the comparison is
+    one t test. Without a plan, the test holds at any number of seeds.
 
     Args:
-        methods: Two or more, as `find_methods` returns them.
-        metrics: None means each evaluator's main metric, and the average where it can be made.
-        resamples: Data sets drawn from the sentence pairs.
+        methods: Two or more methods, as `find_methods` returns them.
+        metrics: Metrics to compare. Default: each evaluator's main metric, and the average if it can be made.
+        resamples: Number of data sets drawn from the sentence pairs.
         pairwise: Compare every two.
-        planned: Seeds that were planned before the first was looked at: one test with all of them, which needs no
-            correction for looks. None means that seeds may have been added after looking.
+        planned: Number of seeds that you planned before the first run. Only if there is no recorded plan.
 
     Raises:
-        CseError: Two have no seed in common, another number than was planned, or nothing to compare.
+        CseError: If two methods share no seed or no metric, or `planned` contradicts the runs or their plan.
     """
     couples = list(combinations(methods, 2)) if pairwise else [(methods[0], method) for method in methods[1:]]
-    for couple in couples:
-        _check_seeds(couple, planned)
+    plans = [_plan(couple, planned) for couple in couples]
     recipes: Recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
     chosen = find_metrics(metrics, [run for method in methods for run in method.runs.values()])
     of_couples = [chosen or _shared_metrics(couple) for couple in couples]
     evidence = _gather(couples, recipes, [metric for of_couple in of_couples for metric in of_couple], resamples)
-    plain = [_compare(couple, found, evidence) for couple, found in zip(couples, of_couples, strict=True)]
+    plain = [_compare(*one, evidence) for one in zip(couples, plans, of_couples, strict=True)]
     known = [recipe for recipe in recipes.values() if recipe is not None]
+    changes = tuple(recipe_changes(known)) if len(known) == len(methods) else None
     return ComparisonDocument(
         sides=tuple(map(_summary, methods)),
-        changes=tuple(recipe_changes(known)) if len(known) == len(methods) else None,
-        circumstances=tuple(_circumstances(methods)),
+        changes=changes,
+        circumstances=tuple(find_circumstances(methods, changes or ())),
         resamples=resamples,
         corrected_for=len(couples),
-        planned=planned,
-        comparisons=tuple(_judge(plain, {method.letter: method.name for method in methods}, planned)),
-        notes=tuple(_notes(methods, recipes)),
+        assumed_plan=planned,
+        comparisons=tuple(judge(plain, plans, {method.letter: method.name for method in methods})),
+        notes=tuple(find_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None])),
     )
 
 
@@ -160,22 +184,34 @@ def _seeds(couple: Couple) -> list[int]:
     return sorted(couple[0].runs.keys() & couple[1].runs.keys())
 
 
-def _check_seeds(couple: Couple, planned: int | None) -> None:
+def _plan(couple: Couple, assumed: int | None) -> SeedPlan:
+    """Return the plan of a comparison."""
     if not (shared := _seeds(couple)):
         has = " and ".join(f"{method.name} has {', '.join(map(str, method.runs))}" for method in couple)
         missing = next(iter(couple[0].runs))
         raise CseError(
             f"no seed in common: {has}; runs are compared seed by seed",
-            f"`cse run {couple[1].latest.recipe} --seed {missing}` makes one that can be",
+            f"run the missing seed: `cse run {couple[1].latest.recipe} --seed {missing}`",
         )
-    if planned is not None and len(shared) != planned:
-        which = " and ".join(method.name for method in couple)
-        few = len(shared) < planned
+    plan = _plan_of_method(couple[0]).paired_with(_plan_of_method(couple[1]))
+    if assumed is None:
+        return plan
+    which = " and ".join(method.name for method in couple)
+    if plan.planned and len(plan.planned) != assumed:
         raise CseError(
-            f"--planned {planned}: {which} share {counted(len(shared), 'seed')}, "
-            + ("and a look before the last is one more look" if few else "so some were added to the plan"),
-            "run the others first, or leave out --planned" if few else "leave out --planned: seeds may then be added",
+            f"--planned {assumed}: the record of {which} has a plan of {len(plan.planned)} seeds",
+            "leave out --planned: the recorded plan applies",
         )
+    if len(shared) != assumed:
+        raise CseError(
+            f"--planned {assumed}: {which} share {counted(len(shared), 'seed')}",
+            "run the missing seeds first" if len(shared) < assumed else "leave out --planned: seeds were added to it",
+        )
+    return plan if plan.planned else replace(plan, mode="assumed")
+
+
+def _plan_of_method(method: Method) -> SeedPlan:
+    return plan_of(list(method.runs.values()))
 
 
 def _shared_metrics(couple: Couple) -> list[str]:
@@ -199,30 +235,37 @@ def _gather(couples: Sequence[Couple], recipes: Recipes, metrics: Sequence[str],
 
 
 def _summary(method: Method) -> MethodSummary:
-    latest = method.latest
+    latest, plan = method.latest, _plan_of_method(method)
     return MethodSummary(
         letter=method.letter,
         name=method.name,
         recipe=latest.recipe,
         recipe_hash=latest.recipe_hash,
+        experiment=latest.experiment,
         model=latest.model,
         seeds=tuple(method.runs),
+        mode=plan.mode,
+        planned=plan.planned,
         run_ids=tuple(run.run_id for run in method.runs.values()),
         notes=method.notes,
     )
 
 
-def _compare(couple: Couple, metrics: Sequence[str], evidence: Evidence) -> Comparison:
+def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], evidence: Evidence) -> Comparison:
     seeds = _seeds(couple)
     left_out = {method.letter: tuple(sorted(method.runs.keys() - set(seeds))) for method in couple}
+    compared = tuple(_compare_metric(metric, couple, evidence) for metric in metrics)
+    tested = [one.metric for one in compared if not one.selecting]
     judged_by = [main_metric(method.latest) for method in couple]
     return Comparison(
         first=couple[0].letter,
         second=couple[1].letter,
         seeds=tuple(seeds),
         left_out={letter: others for letter, others in left_out.items() if others},
-        metrics=tuple(_compare_metric(metric, couple, evidence) for metric in metrics),
-        primary=next((metric for metric in judged_by if metric in metrics), metrics[0]) or "",
+        mode=plan.mode,
+        planned=plan.planned,
+        metrics=compared,
+        primary=next((metric for metric in judged_by if metric in tested), next(iter(tested), "")) or "",
     )
 
 
@@ -239,47 +282,67 @@ def _compare_metric(metric: str, couple: Couple, evidence: Evidence) -> MetricCo
             "leave out --metric to see what they share",
         )
     on_pairs, note = evidence.compare(metric, {seed: (first.runs[seed], second.runs[seed]) for seed in scores})
-    maximised = {run.select.rpartition(".")[2] for run in (first.latest, second.latest) if run.select}
+    select = [run.select.rpartition(".") for method in couple for run in method.runs.values() if run.select]
+    evaluator, _, name = metric.rpartition(".")
     return MetricComparison(
         metric=metric,
-        # What a recipe selects by is maximised; a correlation with gold scores is better when higher.
-        more_is_better=metric == AVERAGE or on_pairs is not None or metric.rpartition(".")[2] in maximised,
+        # A recipe maximizes the metric that it selects by. A correlation with gold scores is better if it is higher.
+        more_is_better=metric == AVERAGE or on_pairs is not None or name in {one[2] for one in select},
+        selecting=evaluator in {one[0] for one in select},
         over_seeds=compare_paired(list(scores), [a for a, _ in scores.values()], [b for _, b in scores.values()]),
         on_pairs=on_pairs,
         pairs_note=note,
     )
 
 
-def _judge(comparisons: Sequence[Comparison], names: Mapping[str, str], planned: int | None) -> Iterable[Comparison]:
-    """Yield the comparisons with p-values corrected together, and with what these allow to say."""
-    seeds = _corrected(comparisons, lambda one: _p_over_seeds(one.over_seeds, planned))
-    pairs = _corrected(comparisons, lambda one: None if one.on_pairs is None else one.on_pairs.p)
-    for place, comparison in enumerate(comparisons):
+def judge(
+    comparisons: Sequence[Comparison], plans: Sequence[SeedPlan], names: Mapping[str, str]
+) -> Iterable[Comparison]:
+    """Yield the comparisons with corrected p-values and intervals, and with the conclusions.
+
+    Args:
+        comparisons: Comparisons of one output, which share the level.
+        plans: Plan of each comparison.
+        names: Letter → name of a method.
+    """
+    seeds = _corrected(comparisons, lambda comparison, one: one.over_seeds.p_in(comparison.mode))
+    pairs = _corrected(comparisons, lambda _, one: None if one.on_pairs is None else one.on_pairs.p)
+    for place, (comparison, plan) in enumerate(zip(comparisons, plans, strict=True)):
         judged: list[MetricComparison] = []
         headline = ""
         for one in comparison.metrics:
-            over_seeds = one.over_seeds.model_copy(update={"p_adjusted": seeds[place, one.metric]})
-            on_pairs = one.on_pairs and one.on_pairs.model_copy(update={"p_adjusted": pairs[place, one.metric]})
-            n = len(over_seeds.seeds)
-            looks = looks_text(n, planned=n == planned)
-            said = verdict(comparison.second, over_seeds, on_pairs, one.more_is_better, looks)
-            update = {"over_seeds": over_seeds, "on_pairs": on_pairs, "finding": said.finding, "verdict": said.sentence}
-            judged.append(one.model_copy(update=update))
-            if one.metric == comparison.primary:
-                named = verdict(names[comparison.second], over_seeds, on_pairs, one.more_is_better, looks)
-                headline = f"{one.metric}, against {names[comparison.first]}: {named.sentence}"
-        headline += _others_clause(comparison.primary, seeds[place, comparison.primary], len(judged) - 1)
+            of_metric, on_pairs = seeds.get((place, one.metric)), pairs.get((place, one.metric))
+            done = _with_corrections(one, comparison.mode, of_metric, on_pairs)
+            judged.append(_with_verdict(done, comparison.second, plan))
+            if one.metric == comparison.main.metric:
+                named = _with_verdict(done, names[comparison.second], plan).verdict
+                headline = f"{one.metric}, against {names[comparison.first]}: {named}"
+        headline += _others_clause(comparison.primary, judged)
         yield comparison.model_copy(update={"metrics": tuple(judged), "headline": headline})
 
 
-def _p_over_seeds(seeds: Paired, planned: int | None) -> float | None:
-    """Return the p-value of a metric by itself, for the one look that was planned or for any number of looks."""
-    n = len(seeds.seeds)
-    return seeds.p if seeds.p is None or n == planned else p_at_any_look(seeds.p, n)
+def _with_corrections(
+    one: MetricComparison, mode: Mode, seeds: Corrected | None, pairs: Corrected | None
+) -> MetricComparison:
+    p, level, needed = None, 0.0, 0.0
+    if seeds is not None and mode != "incomplete":
+        p, needed, level = seeds.p, seeds.level, seeds.level if seeds.tested else 0.0
+    on_pairs = one.on_pairs and one.on_pairs.model_copy(update={"p_adjusted": None if pairs is None else pairs.p})
+    return one.model_copy(update={"over_seeds": one.over_seeds.judged(mode, p, level, needed), "on_pairs": on_pairs})
 
 
-def _others_clause(primary: str, p: float | None, others: int) -> str:
-    """Return how the metrics besides the primary one are treated."""
+def _with_verdict(one: MetricComparison, second: str, plan: SeedPlan) -> MetricComparison:
+    if one.selecting:
+        sentence = "not tested: it selected the states that are scored"
+        return one.model_copy(update={"finding": "selecting", "verdict": sentence})
+    found = verdict(second, one.over_seeds, one.on_pairs, one.more_is_better, plan)
+    return one.model_copy(update={"finding": found.finding, "verdict": found.sentence})
+
+
+def _others_clause(primary: str, metrics: Sequence[MetricComparison]) -> str:
+    """Return the treatment of the metrics other than the primary one."""
+    others = sum(not one.selecting and one.metric != primary for one in metrics)
+    p = next((one.over_seeds.p_adjusted for one in metrics if one.metric == primary), None)
     if not others or p is None:
         return ""
     rest = "the other one is" if others == 1 else f"the {others} others are"
@@ -289,44 +352,16 @@ def _others_clause(primary: str, p: float | None, others: int) -> str:
 
 
 def _corrected(
-    comparisons: Sequence[Comparison], p_of: Callable[[MetricComparison], float | None]
-) -> dict[tuple[int, str], float | None]:
-    """Return place of a comparison and metric → p corrected for all metrics of all comparisons, the primary first."""
-    ordered = [sorted(one.metrics, key=lambda m: m.metric != one.primary) for one in comparisons]
-    corrected = correct_together([[p_of(metric) for metric in metrics] for metrics in ordered])
+    comparisons: Sequence[Comparison], p_of: Callable[[Comparison, MetricComparison], float | None]
+) -> dict[tuple[int, str], Corrected | None]:
+    """Return place of a comparison and metric → its correction for all metrics of all comparisons."""
+    ordered = [
+        sorted((one for one in comparison.metrics if not one.selecting), key=lambda m: m.metric != comparison.primary)
+        for comparison in comparisons
+    ]
+    p_values = [[p_of(one, metric) for metric in of_one] for one, of_one in zip(comparisons, ordered, strict=True)]
     return {
-        (place, metric.metric): p
-        for place, (metrics, values) in enumerate(zip(ordered, corrected, strict=True))
-        for metric, p in zip(metrics, values, strict=True)
+        (place, metric.metric): found
+        for place, (metrics, values) in enumerate(zip(ordered, judge_together(p_values), strict=True))
+        for metric, found in zip(metrics, values, strict=True)
     }
-
-
-def _circumstances(methods: Sequence[Method]) -> list[Change]:
-    """Return what else was not the same: device, precision, versions, text and weights behind an equal name."""
-    values: dict[str, list[str]] = {}
-    is_known = all(run.base_sha256 for method in methods for run in method.runs.values())
-    of_one_name = is_known and len({run.model for method in methods for run in method.runs.values()}) == 1
-    for method in methods:
-        runs = method.runs.values()
-        of_method = {
-            "device": {run.device for run in runs},
-            "precision": {run.precision for run in runs},
-            "torch": {run.versions.torch for run in runs},
-            "transformers": {run.versions.transformers for run in runs},
-            "training text": {run.fingerprints.get("training", "none")[:12] for run in runs},
-            "weights at the start": {(run.base_sha256 or "")[:12] for run in runs if of_one_name},
-        }
-        for name, found in of_method.items():
-            values.setdefault(name, []).append(", ".join(sorted(found)))
-    return [Change(key=name, values=tuple(found)) for name, found in values.items() if len(set(found)) > 1]
-
-
-def _notes(methods: Sequence[Method], recipes: Recipes) -> Iterable[str]:
-    for method in methods:
-        yield from (f"{method.letter}: {note}" for note in method.notes)
-        if any(run.test_selected for run in method.runs.values()):
-            yield f"{method.letter}: states were chosen on a test split, so its scores are optimistic"
-        if recipes[method.letter] is None:
-            yield f"{method.letter}: the recipe it recorded cannot be read"
-    if selected := sorted({run.select for method in methods for run in method.runs.values() if run.select}):
-        yield f"{', '.join(selected)} chose the states that are scored: optimistic"

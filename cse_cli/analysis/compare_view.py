@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from rich.markup import escape
@@ -15,7 +15,9 @@ from cse_cli.analysis.runs import Change
 from cse_cli.analysis.settings import short_setting
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
-from cse_cli.core.stats import FIRST_LOOK, LEVEL, MOST_SEEDS
+from cse_cli.core.identity import Mode
+from cse_cli.core.plans import ASSUMED
+from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired
 from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich, as_rich_parts, plain_table
 
 _NARROW = 110
@@ -35,12 +37,11 @@ def seeds_table(comparison: Comparison, *, narrow: bool = False) -> Table:
     """Return a line a metric; a narrow one is without the spread of each method and without the effect size."""
     gap = f"{comparison.second} − {comparison.first}"
     effect = () if narrow else ("d",)
-    headings = (comparison.first, comparison.second, gap, "95 % interval", "p", "Wilcoxon", *effect, "needed")
+    headings = (comparison.first, comparison.second, gap, "interval", "p", "Wilcoxon", *effect, "needed")
     rows = []
     for one in comparison.metrics:
         seeds = one.over_seeds
-        limits = interval(seeds.low, seeds.high)
-        n = seeds.seeds_needed
+        limits = _interval_text(seeds)
         cells = [
             *(f"{fmean(v):.2f}" if narrow else mean_text(v) for v in (seeds.first, seeds.second)),
             signed(seeds.difference),
@@ -48,12 +49,32 @@ def seeds_table(comparison: Comparison, *, narrow: bool = False) -> Table:
             p_value(seeds.p_adjusted),
             p_value(seeds.wilcoxon_p),
             *(() if narrow else (signed(seeds.effect_size),)),
-            UNSET if n is None else f">{MOST_SEEDS:,}" if n > MOST_SEEDS else f"{n:,}",
+            _needed_text(seeds.seeds_needed),
         ]
         strong = one.finding == "different"
         texts = tuple(Cell(text, strong=strong and place == 2) for place, text in enumerate(cells))
         rows.append(Row(one.metric, texts, _emphasis(one)))
     return Table(f"Over {seed_list(comparison.seeds)}", headings, tuple(rows))
+
+
+def _interval_text(seeds: Paired) -> str:
+    """Return the interval at the level of the test. A dash without a test."""
+    return "unbounded" if seeds.level and seeds.low is None else interval(seeds.low, seeds.high)
+
+
+def _needed_text(n: int | None) -> str:
+    return UNSET if n is None else f">{MOST_SEEDS:,}" if n > MOST_SEEDS else f"{n:,}"
+
+
+def pairing_line(comparison: Comparison) -> str:
+    """Return the gain from shared seeds for the primary metric. Empty if it is not known."""
+    seeds = comparison.main.over_seeds
+    if seeds.correlation is None or seeds.seeds_needed is None or seeds.seeds_unpaired is None:
+        return ""
+    return (
+        f"pairing by seed, {comparison.main.metric}: correlation of the scores over seeds {signed(seeds.correlation)}; "
+        f"needed: {_needed_text(seeds.seeds_needed)} seeds, without pairs {_needed_text(seeds.seeds_unpaired)}"
+    )
 
 
 def _emphasis(one: MetricComparison) -> str:
@@ -102,40 +123,48 @@ def left_out(comparison: Comparison) -> list[str]:
 
 
 def legend_lines(document: ComparisonDocument, *, narrow: bool = False) -> list[str]:
-    """Return what the tables' columns mean, and how far they can be trusted."""
+    """Return the meaning of the tables' columns, and their limits."""
     effect = "" if narrow else "d: Cohen's d_z; "
     lines = [
-        f"p: paired t-test over seeds, two-sided; {effect}needed: seeds to see a difference of this size in 80 % of "
-        "tries, in one look at 5 %; a rough estimate: it takes the difference and the spread of these few seeds for "
-        "the true ones"
+        f"p: paired test over seeds, two-sided; {effect}needed: seeds with which this test finds a difference of this "
+        "size in 80 % of tries, if the difference and the standard deviation of these few seeds are the true ones"
     ]
+    lines += [_MODES[mode] for mode in dict.fromkeys(comparison.mode for comparison in document.comparisons)]
     lines += _correction_lines(document)
     smallest = {len(c.seeds): 2.0 ** (1 - len(c.seeds)) for c in document.comparisons if 1 < len(c.seeds) < 6}
-    lines += [f"Wilcoxon: signed-rank test; {n} seeds cannot give less than p = {p:.4g}" for n, p in smallest.items()]
+    lines.append("Wilcoxon: p of the signed-rank test of this metric with these seeds, not corrected")
+    lines += [f"Wilcoxon: {n} seeds cannot give less than p = {p:.4g}" for n, p in smallest.items()]
     if any(one.on_pairs for comparison in document.comparisons for one in comparison.metrics):
         lines.append(
-            f"bootstrap: {document.resamples:,} resamples of the pairs, the trained models fixed, mean over seeds; "
-            "Williams, Steiger: p, or seeds with p < 0.05"
+            f"bootstrap: {document.resamples:,} resamples of the pairs with the same trained models, mean over seeds; "
+            "its interval is not corrected; Williams, Steiger: p, or seeds with p < 0.05"
         )
     return lines
 
 
+_MODES: Mapping[Mode, str] = {
+    "planned": "planned: the record contains the plan of the seeds, made before the first run; one t test",
+    "incomplete": "planned seeds are missing: there is no test before they are finished",
+    "assumed": f"{ASSUMED}: one t test, valid only if you fixed the number of seeds before the first run",
+    "anytime": "anytime test: p and interval hold however often you look and add seeds. A plan needs fewer seeds: "
+    "`cse run RECIPE --seeds N` records it before the first run",
+}
+
+
 def _correction_lines(document: ComparisonDocument) -> list[str]:
-    """Return what the p-values over seeds are corrected for; the intervals and Wilcoxon's p are not."""
-    if document.planned is None:
-        looks = f"p holds however often was looked while seeds were added, from {FIRST_LOOK} on: (seeds + 1) × p"
-        lines = [f"{looks}; --planned N: N seeds were planned, and looked at once"]
-    else:
-        lines = [f"{document.planned} seeds were planned and are looked at once: p needs no correction for looks"]
+    """Return the corrections of the p-values and intervals over seeds."""
+    lines = ["interval: at the level of its own test, so that it excludes 0 exactly if a difference is shown"]
     if max(len(comparison.metrics) for comparison in document.comparisons) > 1:
-        lines.append("metrics: the primary one is tested at 5 %, and where it differs the others, by Holm's procedure")
+        lines.append("metrics: the primary one is tested at 5 %; if it differs, the others by Holm's procedure")
     if document.corrected_for > 1:
-        lines.append(f"{document.corrected_for} comparisons share the 5 % by a graph of Holm's kind; intervals do not")
+        lines.append(
+            f"{document.corrected_for} comparisons share the 5 %, their intervals too, by a graph of Holm's kind"
+        )
     return lines
 
 
 def print_comparison(document: ComparisonDocument) -> None:
-    """Write what may be said, then the tables behind it, on stdout."""
+    """Print the conclusions and then the tables behind them on stdout."""
     with stdout_console() as console:
         for comparison in document.comparisons:
             style = EMPHASIS.get(_emphasis(comparison.main), "")
@@ -192,6 +221,8 @@ def _print_comparison(console: Console, document: ComparisonDocument, comparison
         seeds_table(comparison, narrow=narrow), console.width, ruled=True, gap=2 if narrow else 3
     ):
         console.print(part)
+    if line := pairing_line(comparison):
+        console.print(escape(f"\n{line}"))
     if (pairs := pairs_table(comparison)).rows:
         console.print("\n[bold]On the same sentence pairs[/bold]\n")
         for part in as_rich_parts(pairs, console.width, ruled=True):
@@ -217,8 +248,8 @@ def comparison_section(document: ComparisonDocument) -> Section:
     parts += [Words(f"Over {seed_list(comparison.seeds)}, seed by seed:"), seeds_table(comparison)]
     if (pairs := pairs_table(comparison)).rows:
         parts += [Words("On the same sentence pairs, the trained models as they are:"), pairs]
-    remarks = (*pairs_remarks(comparison.metrics), *legend_lines(document), *left_out(comparison))
-    parts.append(Remarks(remarks))
+    remarks = (pairing_line(comparison), *pairs_remarks(comparison.metrics), *legend_lines(document))
+    parts.append(Remarks(tuple(filter(None, (*remarks, *left_out(comparison))))))
     if document.changes is None:
         parts.append(Words("What differs in the recipes is not known: one of them cannot be read."))
     letters = [method.letter for method in document.sides]

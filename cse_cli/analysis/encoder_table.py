@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 
+from cse_cli.analysis.experiments import Configuration
 from cse_cli.analysis.paper_tables import our_row
 from cse_cli.analysis.papers import (
     Layout,
@@ -22,13 +23,12 @@ from cse_cli.analysis.papers import (
     printed_beside,
     reproduced,
 )
-from cse_cli.analysis.runs import Configuration
 from cse_cli.core.multiple import correct_row
 from cse_cli.core.stats import Score, score_against_untrained, score_alone
 
 DEV = "dev"
 """Heading of the score that chose states and configurations; no paper prints it."""
-CHOSEN = "dev: {}, which chose each run's state and, by its mean over seeds, the configuration shown of each recipe"
+CHOSEN = "{}: {}, which selected each run's state and, by its mean over seeds, the configuration shown of each recipe"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class EncoderTable:
         untrained = self._untrained([configuration for configuration, _ in chosen])
         ranked = sorted([*known, *ours], key=self._rank)
         open_recipes = [] if self.members else list(dict.fromkeys(row.recipe for row in ranked if row.recipe))
-        dev = self._dev
+        dev = self._selecting(self.members)
+        remark = CHOSEN.format(self._heading(dev), f"{dev.evaluator}.{dev.metric}") if dev else None
         return ScoreTable(
             kind="encoder",
             heading=f"{self.encoder} ({self.language}){f' [{self.layout.unit}]' if self.layout.unit else ''}",
@@ -57,64 +58,82 @@ class EncoderTable:
             language=self.language,
             columns=tuple(column.heading for column in self._columns),
             rows=(*untrained, *_with_empty(ranked, open_recipes)),
-            remarks=(CHOSEN.format(f"{dev.evaluator}.{dev.metric}"),) if dev else (),
+            remarks=(remark,) if remark else (),
             command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
         )
 
-    def _rank(self, row: ScoreRow) -> tuple[bool, float]:
+    def _heading(self, dev: LayoutColumn) -> str:
+        return next(
+            (column.heading for column in self.layout.columns if column.evaluator == dev.evaluator), dev.heading
+        )
+
+    def _rank(self, row: ScoreRow) -> tuple[bool, float, str]:
         score = row.scores.get(self.layout.ranking)
-        return score is None, -score.mean if score else 0.0
+        by_name = "" if self.layout.ranking else row.recipe or ""
+        return score is None, -score.mean if score else 0.0, by_name
 
     @cached_property
     def _columns(self) -> list[LayoutColumn]:
-        """Return the score that chose, the papers' columns, and what our runs score besides."""
-        dev = self._dev
+        """Return the score that selected states, the papers' columns, and what our runs score besides."""
+        dev = self._selecting(self.members)
+        dev = None if dev is None or dev.evaluator in self.layout.evaluators else dev
         elsewhere = {name for layout in layouts(self.language) for name in layout.evaluators}
         known = {*self.layout.evaluators, *elsewhere, dev.evaluator if dev else ""}
         names = dict.fromkeys(name for member in self.members for name in member.results[0].scores)
         others = [LayoutColumn(name, name, None) for name in names if name not in known]
         return [*([dev] if dev else []), *self.layout.columns, *others]
 
-    @cached_property
-    def _dev(self) -> LayoutColumn | None:
-        """Return the evaluator that chose most of the states, where it is not among the columns."""
-        chose = Counter(c.latest.select for c in self.members if c.latest.select and not c.test_selected)
-        if not chose:
+    @staticmethod
+    def _selecting(members: Sequence[Configuration]) -> LayoutColumn | None:
+        """Return the score that selected most of the states, unless it is a test score."""
+        selected = Counter(c.latest.select for c in members if c.latest.select and not c.test_selected)
+        if not selected:
             return None
-        evaluator, _, metric = chose.most_common(1)[0][0].rpartition(".")
-        return None if evaluator in self.layout.evaluators else LayoutColumn(DEV, evaluator, metric)
+        evaluator, _, metric = selected.most_common(1)[0][0].rpartition(".")
+        return LayoutColumn(DEV, evaluator, metric)
 
     def best(self) -> list[tuple[Configuration, int]]:
-        """Return the best configuration of each recipe by its dev mean, and of how many.
+        """Return the best settings of each recipe by their dev mean, and of how many; all if nothing selects by dev.
 
-        What the recipe's file says today goes before what it no longer says, several seeds before one.
+        What the recipe's file or a `--set` says goes before what is stale, several seeds before one. Experiments that
+        have the best settings in common are all returned: nothing chooses among these.
         """
         methods: dict[tuple[str, bool], list[Configuration]] = {}
         for configuration in self.members:
-            methods.setdefault((configuration.recipe, configuration.test_selected), []).append(configuration)
-        best = [(max(of_one, key=self._quality), of_one) for of_one in methods.values()]
-        return [(one, sum(other.stale == one.stale for other in of_one)) for one, of_one in best]
+            methods.setdefault((configuration.origin or configuration.recipe, configuration.test_selected), []).append(
+                configuration
+            )
+        return [shown for of_one in methods.values() for shown in self._best(of_one)]
 
-    def _quality(self, configuration: Configuration) -> tuple[bool, bool, float, float]:
-        dev = self._dev
-        values = self.layout.values(configuration, dev) if dev else []
+    def _best(self, of_one: Sequence[Configuration]) -> list[tuple[Configuration, int]]:
+        fresh = [one for one in of_one if not one.stale] or of_one
+        dev = self._selecting(fresh)
+        if dev is None:
+            return [(one, 1) for one in fresh]
+        best = max(fresh, key=lambda one: self._quality(one, dev))
+        settings = {one.latest.recipe_hash for one in fresh}
+        return [(one, len(settings)) for one in fresh if one.latest.recipe_hash == best.latest.recipe_hash]
+
+    def _quality(self, configuration: Configuration, dev: LayoutColumn) -> tuple[bool, float, float]:
+        values = self.layout.values(configuration, dev)
         mean = fmean(values) if values else float("-inf")
-        finished = configuration.latest.finished.timestamp()
-        return not configuration.stale, len(configuration.seeds) > 1, mean, finished
+        return len(configuration.seeds) > 1, mean, configuration.latest.finished.timestamp()
 
     def _our_row(self, configuration: Configuration, best_of: int) -> ScoreRow:
         paper = configuration.latest.paper
         answered = find_printed_row(paper.key, paper.table, paper.row) if paper else None
         printed = self.layout.printed_scores(answered) if answered else {}
-        scores: dict[str, Score] = {}
+        mode, scores = configuration.plan.mode, dict[str, Score]()
         for heading_column in self._columns:
             column = self._as_printed(heading_column, answered)
             values = self.layout.values(configuration, column)
             before = self.layout.values(configuration, column, untrained=True)
             if values and answered is None and before:
-                scores[column.heading] = score_against_untrained(values, before)
+                scores[column.heading] = score_against_untrained(values, before, mode)
             elif values:
-                scores[column.heading] = compare_with_printed(values, printed.get(column.heading))
+                scores[column.heading] = compare_with_printed(values, printed.get(column.heading), mode)
+            if values and not configuration.judges(column.evaluator):
+                scores[column.heading] = scores[column.heading].with_p(None)
         return our_row(configuration, correct_row(scores, self.layout.ranking), answered, best_of)
 
     def _as_printed(self, column: LayoutColumn, answered: PrintedRow | None) -> LayoutColumn:

@@ -13,9 +13,11 @@ from zlib import crc32
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from cse_cli.core.results import RANKED, STS_TASKS, Result, Scores, metric_value
-from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired, steiger, williams
-from cse_cli.tracking import reader
+from cse_cli.core.correlated import steiger, williams
+from cse_cli.core.plans import SeedPlan
+from cse_cli.core.results import RANKED, SERIES_FOLDER, STS_TASKS, Result, Scores, metric_value, read_series
+from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired
+from cse_cli.runs.record import folder_of
 from registry.catalogue.pairs import ROWS
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import AVERAGE
@@ -92,7 +94,7 @@ class OnPairs(BaseModel):
         pairs: Sentence pairs, of all evaluators together for an average.
         resamples: Data sets drawn.
         p: Two-sided, of the bootstrap: twice the share of resamples on the other side of 0.
-        p_adjusted: Corrected for metrics and comparisons, as that over seeds.
+        p_adjusted: The same, corrected for metrics and comparisons. None if the metric is not tested.
         of_seeds: Each seed by itself; these tests share their pairs, so their p-values are not to be joined.
     """
 
@@ -104,7 +106,7 @@ class OnPairs(BaseModel):
     low: float
     high: float
     p: float
-    p_adjusted: float
+    p_adjusted: float | None
     of_seeds: tuple[OfSeed, ...]
 
 
@@ -273,7 +275,7 @@ def gather_evidence(
         metrics: `evaluator.metric`, or the average.
         resamples: Data sets drawn.
     """
-    series = {run.run_id: reader.series_of(run.run_id) for run, _ in runs if run.run_id}
+    series = {run.run_id: read_series(folder_of(run.run_id) / SERIES_FOLDER) for run, _ in runs if run.run_id}
     evaluators = dict.fromkeys(name for metric in metrics for name in _evaluators(metric))
     pairs = {}
     for name in evaluators:
@@ -291,56 +293,68 @@ def _digest(run: Result, recipe: Mapping[str, Any] | None, evaluator: str) -> st
     return run.fingerprints.get(f"{data}/{part.get('split')}", "")
 
 
-Finding = Literal["different", "undecided", "equal", "one_seed", "constant"]
+Finding = Literal["different", "undecided", "equal", "one_seed", "constant", "incomplete", "selecting"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A finding and its sentence.
+    """Finding and its sentence.
 
     Args:
-        finding: "different" where the paired t-test over seeds rejects equality after all corrections, and never
-            else; "undecided" where it does not; "equal" where no seed shows a difference; "constant" where every seed
-            shows the same one, so that seeds test nothing; "one_seed" where there is no spread to test with.
-        sentence: The second of the two is its subject.
+        finding: "different" only if the test over seeds rejects equality after all corrections; "undecided" if it does
+            not; "equal" if no seed shows a difference; "constant" if every seed shows the same one, so that there is
+            nothing to test; "one_seed" without a standard deviation; "incomplete" if planned seeds are missing;
+            "selecting" if the metric selected the states.
+        sentence: Sentence about the second method.
     """
 
     finding: Finding
     sentence: str
 
 
-def verdict(second: str, seeds: Paired, pairs: OnPairs | None, more_is_better: bool, looks: str) -> Verdict:
-    """Return what may be said of a metric.
+def verdict(second: str, seeds: Paired, pairs: OnPairs | None, more_is_better: bool, plan: SeedPlan) -> Verdict:
+    """Return the conclusion about a metric.
 
     Args:
-        second: What the second of the two is called.
-        seeds: Over the seeds.
-        pairs: On the same sentence pairs, where there are any.
-        more_is_better: Whether the higher score is the better one; else it is only called higher.
-        looks: How often may have been looked at seeds, as `stats.looks_text` says.
+        second: Name of the second method.
+        seeds: Comparison over the seeds.
+        pairs: Comparison on the same sentence pairs, if there is one.
+        more_is_better: Whether a higher score is better. If not, it is only called higher.
+        plan: Plan of the seeds of both methods.
     """
-    finding, text = _finding(second, seeds, ("better", "worse") if more_is_better else ("higher", "lower"), looks)
-    return Verdict(finding, text if finding == "equal" else text + _pairs_clause(finding, pairs, seeds.difference))
+    finding, text = _finding(second, seeds, ("better", "worse") if more_is_better else ("higher", "lower"), plan)
+    return Verdict(finding, text + _pairs_clause(finding, pairs, seeds.difference))
 
 
-def _finding(second: str, seeds: Paired, words: tuple[str, str], looks: str) -> tuple[Finding, str]:
+def _finding(second: str, seeds: Paired, words: tuple[str, str], plan: SeedPlan) -> tuple[Finding, str]:
     n, gap, which = len(seeds.seeds), _size(abs(seeds.difference)), words[0 if seeds.difference > 0 else 1]
     if seeds.difference == 0 and not seeds.std:
         return "equal", f"no difference in {'the one seed' if n == 1 else f'any of {n} seeds'}"
     if n == 1:
-        return "one_seed", f"not decided: one seed has no spread; {second} is {gap} {which} with it"
+        return "one_seed", f"not decided: one seed has no standard deviation; {second} is {gap} {which} with it"
     if seeds.constant:
-        alike = f"{second} is {gap} {which} with each of {n} seeds alike"
-        return "constant", f"{alike}: the seed changes nothing, so seeds test nothing"
-    half = _size(((seeds.high or 0.0) - (seeds.low or 0.0)) / 2)
+        alike = f"{second} is {gap} {which} with each of {n} seeds"
+        return "constant", f"{alike}: the seed has no effect, so there is nothing to test"
+    if plan.mode == "incomplete":
+        return "incomplete", f"not decided: {plan.text}"
     if seeds.p_adjusted is not None and seeds.p_adjusted < LEVEL:
-        return "different", f"{second} is {which} by {gap} ± {half} ({n} seeds, {looks}, {p_text(seeds.p_adjusted)})"
-    text = f"not distinguishable with {n} seeds, {looks}: {second} is {gap} ± {half} {which}"
-    if seeds.p is not None and seeds.p < LEVEL:
-        text += f"; uncorrected {p_text(seeds.p)}"
-    elif seeds.seeds_needed is not None:
-        text += f"; {seeds_text(seeds.seeds_needed)} seeds would be needed"
-    return "undecided", text
+        test = f"{n} seeds, {plan.text}, {p_text(seeds.p_adjusted)}"
+        return "different", f"{second} is {which} by {gap}{_half(seeds)} ({test})"
+    if seeds.level == 0:
+        return "undecided", f"not tested, because the primary metric shows no difference: {second} is {gap} {which}"
+    return "undecided", f"not distinguishable with {n} seeds, {plan.text}: {_undecided(second, seeds, gap, which)}"
+
+
+def _undecided(second: str, seeds: Paired, gap: str, which: str) -> str:
+    text, p = f"{second} is {gap}{_half(seeds)} {which}", seeds.p_in(seeds.mode)
+    if p is not None and p < LEVEL:
+        return f"{text}; uncorrected {p_text(p)}"
+    return text if seeds.seeds_needed is None else f"{text}; {seeds_text(seeds.seeds_needed)} seeds would be needed"
+
+
+def _half(seeds: Paired) -> str:
+    """Return half the interval. Empty if the interval is unbounded."""
+    return "" if seeds.low is None or seeds.high is None else f" ± {_size((seeds.high - seeds.low) / 2)}"
 
 
 def p_text(p: float) -> str:
@@ -349,7 +363,7 @@ def p_text(p: float) -> str:
 
 
 def seeds_text(n: int) -> str:
-    """Return the seeds needed as an estimate: it is made from the few seeds there are."""
+    """Return the seeds needed, marked as an estimate from few seeds."""
     return f"more than {MOST_SEEDS:,}" if n > MOST_SEEDS else f"about {n:,}"
 
 
@@ -359,8 +373,8 @@ def _size(value: float) -> str:
 
 
 def _pairs_clause(finding: Finding, pairs: OnPairs | None, difference: float) -> str:
-    """Return what the sentence pairs add to a finding over seeds."""
-    if pairs is None:
+    """Return the clause about the sentence pairs that follows a finding over seeds."""
+    if pairs is None or pairs.p_adjusted is None or finding in ("equal", "incomplete"):
         return ""
     separates = pairs.p_adjusted < LEVEL
     if finding == "different":

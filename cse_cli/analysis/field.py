@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cse_cli.analysis.encoder_table import EncoderTable
+from cse_cli.analysis.experiments import Configuration
 from cse_cli.analysis.paper_tables import our_row
 from cse_cli.analysis.papers import Layout, ScoreRow, ScoreTable, compare_with_printed, encoder_of, layouts, model_name
-from cse_cli.analysis.runs import Configuration
 from cse_cli.analysis.runs_here import RunsHere
 from cse_cli.core.multiple import correct_row
 from cse_cli.core.results import STS_TASKS
@@ -49,7 +49,7 @@ def field_encoder(configuration: Configuration) -> str:
     """Return the encoder under which the list has our runs, or would have them: GloVe stands with BERT base."""
     if configuration.status != "other_model":
         for row in papers.field_rows():
-            if row.recipe == configuration.recipe:
+            if row.recipe in configuration.names:
                 return model_name(row.encoder)
     return encoder_of(configuration) if configuration.latest.language == LANGUAGE else ""
 
@@ -69,7 +69,7 @@ class _FieldTable:
         chosen = [(one, 1) for one in self.members] if every else self._best()
         blocks = [self._block(row, chosen) for row in self.listed]
         answered = {row.recipe for row in self.listed if row.recipe}
-        blocks += [[self._ours(*one, None)] for one in chosen if one[0].recipe not in answered or _other(one[0])]
+        blocks += [[self._ours(*one, None)] for one in chosen if answered.isdisjoint(one[0].names) or _other(one[0])]
         return ScoreTable(
             kind="field",
             heading=f"{self.encoder}: the field's list{f' [{self.layout.unit}]' if self.layout.unit else ''}",
@@ -89,7 +89,7 @@ class _FieldTable:
     def _block(self, listed: FieldRow, chosen: Sequence[tuple[Configuration, int]]) -> list[ScoreRow]:
         """Return a row and our runs of the recipe that answers it."""
         row = self._row(listed)
-        own = [one for one in chosen if one[0].recipe == listed.recipe and not _other(one[0])]
+        own = [one for one in chosen if listed.recipe in one[0].names and not _other(one[0])]
         return [row, *(self._ours(*one, (listed, row)) for one in own)]
 
     def _row(self, listed: FieldRow) -> ScoreRow:
@@ -126,7 +126,8 @@ class _FieldTable:
         for column in self.layout.columns:
             asked = replace(column, metric=beside[0].score) if beside else column
             if values := self.layout.values(configuration, asked):
-                yield column.heading, compare_with_printed(values, beside[1].scores[column.heading] if beside else None)
+                printed = beside[1].scores[column.heading] if beside else None
+                yield column.heading, compare_with_printed(values, printed, configuration.plan.mode)
 
 
 def _other(configuration: Configuration) -> bool:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cse_cli.analysis.encoder_table import EncoderTable
+from cse_cli.analysis.experiments import ChangesOf, Configuration, StatusOf, configurations, study_cells
 from cse_cli.analysis.field import LANGUAGE as FIELD_LANGUAGE
 from cse_cli.analysis.field import field_encoder, field_tables
 from cse_cli.analysis.paper_tables import (
     paper_table,
     studies_of_table,
-    study_hashes,
     study_runs,
     study_table,
 )
@@ -27,18 +27,11 @@ from cse_cli.analysis.papers import (
     printed_encoders,
     printed_rows,
 )
-from cse_cli.analysis.runs import (
-    Configuration,
-    RecipeStatus,
-    StatusOf,
-    configurations,
-    recipe_status,
-    study_tags,
-)
+from cse_cli.analysis.runs import is_of_recipe
 from cse_cli.analysis.runs_here import RunsHere
 from cse_cli.core.results import Result
 from cse_cli.recipe.files import all_recipes, find, recipe_name
-from cse_cli.tracking.reader import finished_runs
+from cse_cli.runs.index import finished_runs
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import PaperTables
@@ -56,6 +49,7 @@ class LeaderboardQuery:
         language: Code such as "en".
         recipe: Only runs of this recipe, and every configuration of it.
         field: The field's public leaderboard, in place of what papers print of its encoders.
+        pool: Merge experiments with the same settings, although text, weights or code differ.
     """
 
     paper: str | None = None
@@ -64,10 +58,11 @@ class LeaderboardQuery:
     language: str | None = None
     recipe: str | None = None
     field: bool = False
+    pool: bool = False
 
     def wants(self, result: Result) -> bool:
-        """Tell whether a run is of the recipe and the language."""
-        if self.recipe is not None and recipe_name(result.recipe) != recipe_name(self.recipe):
+        """Return whether a run is of the recipe and the language."""
+        if self.recipe is not None and not is_of_recipe(result, self.recipe):
             return False
         return self.language in (None, result.language)
 
@@ -79,18 +74,21 @@ class FinishedRuns:
     Args:
         results: Finished runs.
         tags: Run → the study's cell it was made for.
-        status_of: Result → how the experiment it comes from relates to the recipe's file today.
+        status_of: Result → how the experiment it comes from relates to the recipe's file today, if not by its settings.
+        changes: Run → what its `--set` changed.
     """
 
     results: Sequence[Result]
     tags: Mapping[str, str] = field(default_factory=dict)
-    status_of: StatusOf = recipe_status
+    status_of: StatusOf | None = None
+    changes: ChangesOf = field(default_factory=dict)
 
 
 def read_finished_runs() -> FinishedRuns:
-    """Return what has run, as the tracking store has it."""
+    """Return what has run."""
     runs = finished_runs()
-    return FinishedRuns([run.result for run in runs if run.result is not None], study_tags(runs))
+    changes = {run.run_id: run.about.changes for run in runs if run.about.changes}
+    return FinishedRuns([run.result for run in runs if run.result is not None], study_cells(runs), changes=changes)
 
 
 def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable]:
@@ -113,7 +111,7 @@ def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, here: RunsHere) -
     addresses = find_tables(query.paper, query.table) if is_asked else None
     _check_runs(query, runs.results)
     wanted = [result for result in runs.results if query.wants(result)]
-    ran = configurations(wanted, _status_with_studies(runs) if addresses is None else runs.status_of)
+    ran = configurations(wanted, runs.status_of, runs.changes, pool=query.pool)
     if query.encoder is not None:
         _check_encoder(query.encoder, ran)
         known_as = field_encoder if query.field else encoder_of
@@ -125,7 +123,11 @@ def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, here: RunsHere) -
         return tables if tables or query.recipe is not None else printed_tables(query)
     found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
     always = query.table is not None or not runs.results
-    tables = [table for address in addresses for table in _paper_tables(*address, ran, found, here, always=always)]
+    tables = [
+        table
+        for address in addresses
+        for table in _paper_tables(*address, ran, found, here, always=always, pool=query.pool)
+    ]
     return [kept for table in tables if (kept := _filtered(table, query)).rows]
 
 
@@ -138,26 +140,12 @@ def _with_field(ran: Sequence[Configuration], query: LeaderboardQuery, here: Run
     return tables + encoder_tables([one for one in ran if field_encoder(one) not in names], every=every)
 
 
-def _status_with_studies(runs: FinishedRuns) -> StatusOf:
-    """Return the status of runs; what a study asks for today is "chosen", as good as what the recipe's file says."""
-    hashes = study_hashes(set(runs.tags.values())) if runs.tags else set()
-
-    def status_of(result: Result) -> RecipeStatus:
-        status = runs.status_of(result)
-        return "chosen" if status == "changed" and result.recipe_hash in hashes else status
-
-    return status_of
-
-
 def _check_runs(query: LeaderboardQuery, results: Sequence[Result]) -> None:
     """Refuse a recipe and a language that no run and nothing here has."""
-    if query.recipe is not None:
-        ran = {recipe_name(result.recipe) for result in results}
-        if (name := recipe_name(query.recipe)) not in ran and not is_file(find(query.recipe)):
-            near = suggestion(name, [*ran, *all_recipes()])
-            raise UnknownNameError(
-                f"no run and no recipe is called '{query.recipe}'.{near}", "`cse list recipes` shows all"
-            )
+    asked = query.recipe
+    if asked is not None and not any(is_of_recipe(one, asked) for one in results) and not is_file(find(asked)):
+        near = suggestion(recipe_name(asked), [*(recipe_name(one.recipe) for one in results), *all_recipes()])
+        raise UnknownNameError(f"no run and no recipe is called '{asked}'.{near}", "`cse list recipes` shows all")
     found = [*(result.language for result in results), *(row.language for row in printed_rows())]
     known = {language for language in found if language}
     if query.language is not None and query.language not in known:
@@ -177,11 +165,19 @@ def _check_encoder(name: str, ran: Iterable[Configuration]) -> None:
 
 
 def _paper_tables(
-    key: str, identifier: str, ran: Sequence[Configuration], runs: FinishedRuns, here: RunsHere, *, always: bool
+    key: str,
+    identifier: str,
+    ran: Sequence[Configuration],
+    runs: FinishedRuns,
+    here: RunsHere,
+    *,
+    always: bool,
+    pool: bool,
 ) -> Iterator[ScoreTable]:
     """Yield a paper's table once for each study with results, and with the runs that belong to none."""
     studies = [
-        study_runs(study, runs.results, runs.tags, here.cells_of(study)) for study in studies_of_table(key, identifier)
+        study_runs(study, runs.results, runs.tags, here.cells_of(study), pool=pool)
+        for study in studies_of_table(key, identifier)
     ]
     begun = [study for study in studies if study.any]
     yield from (study_table(study, key, identifier) for study in begun)

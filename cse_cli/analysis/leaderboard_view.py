@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cse_cli.analysis.pages import Part, Remarks, render
 from cse_cli.analysis.papers import SCHEMA_VERSION, Missing, ScoreRow, ScoreTable, Trend
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import counted, signed
@@ -18,6 +18,9 @@ from cse_cli.core.stats import LEGEND, SYMBOLS, Mark, Score
 from cse_cli.core.tables import Cell, Row, Table, as_latex, as_markdown, as_rich_parts, csv_lines, escape_markdown
 from registry.errors import CseError
 from registry.paths import write_atomically
+
+if TYPE_CHECKING:
+    from cse_cli.analysis.pages import Part
 
 POSITIONS: tuple[Mark, ...] = ("within", "above", "below", "incomparable")
 """Marks of a difference; the others are doubts about the number itself."""
@@ -135,13 +138,19 @@ def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
     if row.source != "ours":
         place = f" · {', '.join(row.printed)}" if table.kind == "encoder" and row.printed and places else ""
         return row.name + (place if row.source in ("paper", "field") else "")
-    settings = f" {', '.join(row.settings)}" if row.settings else ""
+    settings = f" [{', '.join(row.settings)}]" if row.settings else ""
+    recipe = recipes_of(row)
     best = f" (best of {row.configurations})" if row.configurations > 1 else ""
     if table.kind == "field":
         return f"ours{settings}{best}"
     if table.kind == "encoder":
-        return f"{row.recipe}{settings}{best}" if row.scores else f"cse run {row.recipe}"
-    return f"ours: {row.recipe}{settings}, {row.model}"
+        return f"{recipe}{settings}{best}" if row.scores else f"cse run {row.recipe}"
+    return f"ours: {recipe}{settings}, {row.model}"
+
+
+def recipes_of(row: ScoreRow) -> str:
+    """Return the names of all recipes that a row's runs come from."""
+    return ", ".join(filter(None, (row.recipe, *row.copies)))
 
 
 def compared_to(row: ScoreRow) -> str:
@@ -238,6 +247,8 @@ def legend_lines(tables: Iterable[ScoreTable], strong: str = "bold") -> list[str
 
 def table_parts(table: ScoreTable) -> tuple[Part, ...]:
     """Return a table for a report, with its remarks and the legend of its marks."""
+    from cse_cli.analysis.pages import Remarks
+
     lines = (*remarks(table), *legend_lines([table]))
     return (text_table(table), Remarks(lines)) if lines else (text_table(table),)
 
@@ -276,8 +287,8 @@ def to_latex(tables: Sequence[ScoreTable]) -> str:
 
 _CSV = (
     "kind", "encoder", "language", "paper", "table", "study", "source", "name", "printed", "answers", "recipe",
-    "recipe_hash", "settings", "model", "column", "n", "mean", "std", "reference", "difference", "significant", "marks",
-    "implied", "notes", "here",
+    "recipe_hash", "experiment", "settings", "model", "column", "n", "mean", "std", "reference", "difference",
+    "significant", "marks", "implied", "notes", "here",
 )  # fmt: skip
 
 
@@ -291,7 +302,7 @@ def _csv_rows(tables: Sequence[ScoreTable]) -> Iterator[list[object]]:
         for row in table.rows:
             place = (table.kind, table.encoder, row.language or table.language, row.paper or table.paper)
             about = (row.table or table.table, table.study, row.source, row.name, "; ".join(row.printed), row.answers)
-            recipe = (row.recipe, row.recipe_hash, "; ".join(row.settings), row.model)
+            recipe = (recipes_of(row) or None, row.recipe_hash, row.experiment, "; ".join(row.settings), row.model)
             for column, score in row.scores.items():
                 numbers = (score.n, score.mean, score.std, score.reference, score.difference, score.significant)
                 marks = ("; ".join(score.marks), score.implied, "; ".join(row.notes))
@@ -319,6 +330,8 @@ WRITERS: dict[str, Callable[[Sequence[ScoreTable]], str]] = {
 
 def page(tables: Sequence[ScoreTable]) -> str:
     """Return the leaderboard as one self-contained page: sortable, works offline, light and dark."""
+    from cse_cli.analysis.pages import render  # imports Jinja, which a terminal does not need
+
     return render("leaderboard.html.j2", tables=map(_page_table, tables), legend=legend_lines(tables))
 
 

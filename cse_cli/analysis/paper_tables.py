@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from operator import mul
+from statistics import correlation, fmean
 from types import MappingProxyType
 
-import numpy as np
-
+from cse_cli.analysis.experiments import Configuration, configurations, mixed
+from cse_cli.analysis.origins import RecipeStatus
 from cse_cli.analysis.papers import (
     Missing,
     PrintedRow,
@@ -21,19 +25,18 @@ from cse_cli.analysis.papers import (
     printed_encoders,
     reference,
 )
-from cse_cli.analysis.runs import Configuration, by_seed, changed_settings, last_finished
+from cse_cli.analysis.runs import last_finished
+from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_row
 from cse_cli.core.results import Result
-from cse_cli.core.stats import Score
+from cse_cli.core.stats import Design, Score
 from cse_cli.recipe.cells import Cell, cell_tag, cells
-from cse_cli.recipe.files import all_studies
-from cse_cli.recipe.study import Study, load_study, studies_of
+from cse_cli.recipe.study import Study, studies_of
 from registry import papers
-from registry.errors import CseError
 from registry.papers import AVERAGE, Column, Table
 
 ONE_SEED = "one seed: no spread known"
-STALE = "stale: the recipe's file says something else today, or --set changed it"
+STALE = "stale: the recipe's file describes another experiment today"
 NO_FILE = "no recipe of this name is found from here: not compared with its file"
 TEST_SELECTED = "state chosen on a test split: optimistic"
 OTHER_ENCODER = "{}, not the paper's encoder: levels do not compare, only the trend does"
@@ -56,6 +59,7 @@ def our_row(
         STALE: configuration.stale,
         NO_FILE: configuration.status == "missing",
         TEST_SELECTED: configuration.test_selected,
+        configuration.plan.text: configuration.plan.mode == "incomplete",
     }
     marks = {"stale": configuration.stale, "test_selected": configuration.test_selected}
     return ScoreRow(
@@ -65,14 +69,16 @@ def our_row(
         table=answers.identifier if answers else None,
         answers=answers.name if answers else None,
         recipe=configuration.recipe,
+        copies=configuration.names[1:],
         recipe_hash=latest.recipe_hash,
-        settings=changed_settings(latest) if configuration.status in ("changed", "chosen") else (),
+        experiment=latest.experiment,
+        settings=configuration.settings,
         configurations=best_of,
         model=latest.model,
         language=latest.language,
         seeds=configuration.seeds,
         scores={column: score.marked(**marks) for column, score in scores.items()},
-        notes=tuple(note for note, holds in notes.items() if holds),
+        notes=(*(note for note, holds in notes.items() if holds), *configuration.notes, *mixed(configuration.results)),
     )
 
 
@@ -133,7 +139,7 @@ def _answers(configuration: Configuration, printed: PrintedRow) -> bool:
     if paper is None or paper.key != printed.paper.key:
         return False
     own = (paper.table, paper.row) == (printed.identifier, printed.name)
-    return own or (printed.recipe is not None and printed.recipe == configuration.recipe)
+    return own or (printed.recipe is not None and printed.recipe in configuration.names)
 
 
 def _beside_printed(
@@ -148,7 +154,7 @@ def _beside_printed(
             beside = [one for one in shown if _answers(one, other)]
             values = _differences(configuration, beside, column, printed.table) if column.name in row.scores else ()
         if values:
-            found[column.name] = _compared(values, row.scores.get(column.name))
+            found[column.name] = _compared(values, row.scores.get(column.name), mode=configuration.plan.mode)
     return correct_row(found, _primary(printed.table))
 
 
@@ -176,10 +182,10 @@ def _primary(table: Table) -> str:
 
 
 def _compared(
-    values: Sequence[float], printed: Score | None, *, same_encoder: bool = True, planned: bool = False
+    values: Sequence[float], printed: Score | None, *, same_encoder: bool = True, mode: Mode = "anytime"
 ) -> Score:
     """Compare with a printed number; shown with as many decimals as it has, two at least."""
-    score = compare_with_printed(values, printed if same_encoder else None, planned=planned)
+    score = compare_with_printed(values, printed if same_encoder else None, mode)
     return score if printed is None else score.model_copy(update={"digits": max(2, printed.digits)})
 
 
@@ -235,16 +241,20 @@ def study_runs(
     results: Sequence[Result],
     tags: Mapping[str, str] = MappingProxyType({}),
     loaded: Sequence[Cell] | None = None,
+    *,
+    pool: bool = False,
 ) -> StudyRuns:
     """Return a study's cells with their runs.
 
-    A cell's runs are those of its recipe as it is today; where there are none, the newest made for it earlier.
+    A cell's runs are those with the settings of its recipe today or, if there are none, the newest made for it earlier;
+    of several experiments with these settings, the one that finished last, which a note says.
 
     Args:
         study: The study.
         results: Finished runs.
         tags: Run → the study's cell it was made for.
-        loaded: Its cells, where they are known already.
+        loaded: Its cells, if they are known already.
+        pool: Merge experiments with the same settings.
     """
 
     def of(cell: Cell) -> Configuration | None:
@@ -252,9 +262,10 @@ def study_runs(
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
         if not runs:
             return None
-        newest = last_finished(runs).recipe_hash
-        same = by_seed(run for run in runs if run.recipe_hash == newest)
-        return Configuration(tuple(same.values()), "current" if current else "changed")
+        status: RecipeStatus = "current" if current else "changed"
+        last = last_finished(runs).recipe_hash
+        same = [run for run in runs if run.recipe_hash == last]
+        return max(configurations(same, lambda _: status, pool=pool), key=lambda one: one.latest.finished)
 
     return StudyRuns(study, [(cell, of(cell)) for cell in (cells(study) if loaded is None else loaded)])
 
@@ -262,18 +273,6 @@ def study_runs(
 def studies_of_table(key: str, identifier: str) -> list[Study]:
     """Return the studies that answer a table, those on the paper's own encoders first."""
     return sorted(studies_of(key, identifier), key=lambda study: (study.name.count("/"), study.name))
-
-
-def study_hashes(tags: Collection[str]) -> set[str]:
-    """Return the hashes that studies ask for today, of those studies that runs with these tags were made for."""
-    found: set[str] = set()
-    for name in all_studies():
-        if any(tag.startswith(f"{name}/") for tag in tags):
-            try:
-                found |= {cell.hash for cell in cells(load_study(name))}
-            except CseError:  # `cse check` tells; what ran of it before is stale
-                continue
-    return found
 
 
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
@@ -343,8 +342,8 @@ def _cell_scores(
         else:
             values = _study_values(study.study, column, printed, configuration)
         if values:
-            same, planned = _same_encoder(configuration, printed), configuration.seeds == tuple(study.study.seed_list)
-            yield column.name, _compared(values, row.scores.get(column.name), same_encoder=same, planned=planned)
+            same, mode = _same_encoder(configuration, printed), configuration.plan.mode
+            yield column.name, _compared(values, row.scores.get(column.name), same_encoder=same, mode=mode)
 
 
 def _study_values(study: Study, column: Column, printed: PrintedRow, configuration: Configuration) -> Sequence[float]:
@@ -387,17 +386,22 @@ FEWEST = 3
 
 def trend(along: str, ours: Sequence[float], paper: Sequence[float]) -> Trend | None:
     """Return Spearman's correlation of our cells with the paper's, ties sharing their ranks; None for too few cells."""
-    from scipy.stats import rankdata, spearmanr  # half a second to import
-
     n = len(ours)
     if n < FEWEST:
         return None
     if len(set(ours)) == 1 or len(set(paper)) == 1:
         return Trend(along=along, rho=None, p=None, n=n, exact=True)
-    found = spearmanr(ours, paper)
+    a, b = _ranks(ours), _ranks(paper)
+    rho = correlation(a, b)
     if n > EXACT:
-        return Trend(along=along, rho=float(found.statistic), p=float(found.pvalue), n=n, exact=False)
-    a, b = (rankdata(values) - (n + 1) / 2 for values in (ours, paper))
-    sums = np.array(list(permutations(a))) @ b
-    extreme = np.abs(sums) >= abs(float(a @ b)) - 1e-9
-    return Trend(along=along, rho=float(found.statistic), p=float(extreme.mean()), n=n, exact=True)
+        t = rho * math.sqrt((n - 2) / (1 - rho * rho)) if abs(rho) < 1 else math.inf
+        return Trend(along=along, rho=rho, p=Design(n - 2, 1).p(t, "planned"), n=n, exact=False)
+    extreme = abs(sum(map(mul, a, b))) - 1e-9
+    sums = [abs(sum(map(mul, order, b))) >= extreme for order in permutations(a)]
+    return Trend(along=along, rho=rho, p=fmean(sums), n=n, exact=True)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Return the ranks, less their mean."""
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value) - len(values)) / 2 for value in values]

@@ -8,12 +8,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from cse_cli.analysis.runs import Configuration
+from cse_cli.analysis.experiments import Configuration
+from cse_cli.core.identity import Mode
 from cse_cli.core.stats import Score, score_against_number
 from registry import papers
 from registry.papers import AVERAGE, PaperTables, Table
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 Source = Literal["paper", "ours", "untrained", "reproduction", "field"]
 
@@ -49,7 +50,10 @@ class ScoreRow(BaseModel):
         printed: Where it is printed, for people: "IFCL Table 1"; several where papers repeat each other.
         answers: The printed row that our runs answer, and that they are compared with.
         recipe: Name of the recipe.
-        settings: How a configuration differs from the recipe's file, as `key=value`.
+        copies: Other recipes with the same settings, whose runs are in this row too.
+        experiment: ID of the experiment of our runs.
+        settings: How it differs from the recipe's file, as `key=value`, and from other experiments with the same
+            settings, as "text 1f914d36".
         configurations: Of how many configurations of this recipe this is the best by its dev mean.
         seeds: Every seed counted, once each.
         scores: Column → cell, where there is one.
@@ -66,7 +70,9 @@ class ScoreRow(BaseModel):
     printed: tuple[str, ...] = ()
     answers: str | None = None
     recipe: str | None = None
+    copies: tuple[str, ...] = ()
     recipe_hash: str | None = None
+    experiment: str | None = None
     settings: tuple[str, ...] = ()
     configurations: int = 1
     model: str | None = None
@@ -143,6 +149,8 @@ PUBLISHERS = ("google-bert/", "FacebookAI/")
 """Owners under which the hub keeps the same models that have a bare name too."""
 CASELESS = "-uncased"
 """What a model's name says and the papers' tables do not."""
+AVERAGE_HEADING = "Avg"
+"""Of the test sets of runs that score what no paper prints."""
 MISPRINTS = ("misprint", "illegible")
 """Doubts of which `implied` says what was meant, not what another table prints."""
 
@@ -215,9 +223,9 @@ def reference(score: Score | None) -> float | None:
     return score.mean if score.implied is None else score.implied
 
 
-def compare_with_printed(values: Sequence[float], printed: Score | None, *, planned: bool = False) -> Score:
+def compare_with_printed(values: Sequence[float], printed: Score | None, mode: Mode = "anytime") -> Score:
     """Compare our seeds with a printed cell; where it is another quantity, the difference is shown and not tested."""
-    score = score_against_number(values, reference(printed), planned=planned)
+    score = score_against_number(values, reference(printed), mode)
     return (
         score if printed is None or printed.comparable else score.with_p(None).model_copy(update={"comparable": False})
     )
@@ -279,12 +287,16 @@ class Layout:
     Args:
         columns: In order.
         unit: What the numbers are, "" where that differs.
-        score: Metric that the table is about, and that ranks where there is no average.
+        score: Metric that the table is about, and that ranks if there is no average.
+        averaged: Evaluators of the average, or empty for all.
+        ranked_by: Heading of the column that ranks, "" if all columns have selected states, None for the average.
     """
 
     columns: tuple[LayoutColumn, ...]
     unit: str = ""
     score: str | None = None
+    averaged: tuple[str, ...] = ()
+    ranked_by: str | None = None
 
     @property
     def evaluators(self) -> tuple[str, ...]:
@@ -293,7 +305,9 @@ class Layout:
 
     @property
     def ranking(self) -> str:
-        """Heading of the column that sorts and that a row is judged by: the average where there is one."""
+        """Heading of the column that sorts and that a row is judged by: the average if there is one; "" for none."""
+        if self.ranked_by is not None:
+            return self.ranked_by
         averages = [column for column in self.columns if column.evaluator == AVERAGE]
         scores = [column for column in self.columns if column.metric == self.score]
         return (averages or scores or self.columns)[0].heading
@@ -304,9 +318,12 @@ class Layout:
         return {(column.evaluator, column.metric) for column in own}
 
     def values(self, configuration: Configuration, column: LayoutColumn, *, untrained: bool = False) -> list[float]:
-        """Return a column of our runs, of every seed; nothing where one lacks it."""
+        """Return a column of our runs, of every seed, or nothing if one lacks it or a selecting score is averaged."""
         if column.evaluator == AVERAGE:
-            return configuration.averages(self.evaluators, column.metric or "", untrained=untrained)
+            averaged = self.averaged or self.evaluators
+            if not configuration.test_selected and not all(map(configuration.judges, averaged)):
+                return []
+            return configuration.averages(averaged, column.metric or "", untrained=untrained)
         return configuration.values(column.evaluator, column.metric, untrained=untrained)
 
     def printed_scores(self, printed: PrintedRow) -> dict[str, Score]:
@@ -340,8 +357,19 @@ def own_layouts(configurations: Sequence[Configuration]) -> list[tuple[Layout, l
     groups: dict[tuple[str, ...], list[Configuration]] = {}
     for configuration in configurations:
         groups.setdefault(tuple(configuration.results[0].scores), []).append(configuration)
-    columns = {names: tuple(LayoutColumn(name, name, None) for name in names) for names in groups if names}
-    return [(Layout(columns[names]), groups[names]) for names in columns]
+    return [(_own_layout(names, members), members) for names, members in groups.items() if names]
+
+
+def _own_layout(names: Sequence[str], members: Sequence[Configuration]) -> Layout:
+    """Return a column for each evaluator, ranked by the average of the test sets, or by the only one."""
+    columns = tuple(LayoutColumn(name, name, None) for name in names)
+    judging = [one for one in members if not one.test_selected] or members
+    shared = set(names).intersection(*(one.latest.tests()[0] for one in judging))
+    tests = tuple(name for name in names if name in shared)
+    if len(tests) > 1:
+        average = LayoutColumn(AVERAGE_HEADING, AVERAGE, judging[0].latest.tests()[1])
+        return Layout((*columns, average), averaged=tests)
+    return Layout(columns, ranked_by=tests[0] if tests else "")
 
 
 def printed_beside(encoder: str, language: str, layout: Layout) -> list[ScoreRow]:

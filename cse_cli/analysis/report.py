@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 from cse_cli.analysis.compare import compare
 from cse_cli.analysis.compare_view import comparison_section
 from cse_cli.analysis.evidence import main_metrics
+from cse_cli.analysis.experiments import mixed, study_cells
 from cse_cli.analysis.leaderboard_view import table_parts
 from cse_cli.analysis.pages import (
     Page,
@@ -27,23 +28,16 @@ from cse_cli.analysis.pages import (
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.analysis.papers import find_printed_row
 from cse_cli.analysis.report_study import study_page
+from cse_cli.analysis.reported import ReportedRun, find_reported_run, read_reported_run
 from cse_cli.analysis.reproduce import data_section, environment_section, recipe_section, reproduce, rerun_section
 from cse_cli.analysis.reproductions import compare_with_reproductions
-from cse_cli.analysis.runs import (
-    Method,
-    ReportedRun,
-    by_seed,
-    find_methods,
-    find_reported_run,
-    read_reported_run,
-    study_tags,
-)
+from cse_cli.analysis.runs import Method, by_seed, find_methods
 from cse_cli.core.formatting import counted, mean_text, seed_list, signed
-from cse_cli.core.paths import runs as run_folders
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table
 from cse_cli.recipe.study import find_study
-from cse_cli.tracking import reader, tags
+from cse_cli.runs.index import finished_runs
+from cse_cli.runs.record import folder_of
 from registry.errors import CseError
 from registry.papers import AVERAGE
 from registry.paths import write_atomically
@@ -72,12 +66,12 @@ def write_report(argument: str, output: Path | None, beside: str | None, *, forc
     study = find_study(argument)
     if study is not None and beside is not None:
         raise CseError("--beside is for a run: a study stands beside its paper", "`cse compare` compares recipes")
-    finished = reader.finished_runs()
+    finished = finished_runs()
     results = [run.result for run in finished if run.result is not None]
     run_id = "" if study is not None else find_reported_run(argument, results)
     path = output or Path(f"report-{run_id[:8] if study is None else study.stem}.html")
     _check_target(path, force=force)
-    page = run_page(run_id, beside, results) if study is None else study_page(argument, results, study_tags(finished))
+    page = run_page(run_id, beside, results) if study is None else study_page(argument, results, study_cells(finished))
     try:
         _write(page, path)
     except OSError as error:
@@ -158,15 +152,15 @@ def _find_beside(run: ReportedRun, argument: str, results: Sequence[Result]) -> 
     """
     known = [*(one for one in results if one.run_id != run.result.run_id), run.result]
     found, _ = find_methods([argument, run.run_id], known)
-    digest = found.latest.recipe_hash
-    if digest == run.result.recipe_hash:
+    experiment = found.latest.experiment
+    if experiment == run.result.experiment:
         raise CseError(
-            f"--beside: {found.name} is the same recipe as run {run.run_id[:8]}",
-            "its seeds are in the report anyway; name another recipe, or a run of one",
+            f"--beside: {found.name} is the same experiment as run {run.run_id[:8]}",
+            "the report shows all seeds of it; name another recipe, or a run of one",
         )
     if len(found.runs) > 1 or (argument.rpartition("@")[2].isdecimal() and "@" in argument):
         return found
-    same = by_seed(one for one in results if one.recipe_hash == digest)
+    same = by_seed(one for one in results if one.experiment == experiment)
     runs = dict(sorted({**same, found.latest.seed: found.latest}.items()))
     return replace(found, name=found.latest.recipe, runs=runs)
 
@@ -175,9 +169,9 @@ def _scores_section(run: ReportedRun) -> Section:
     """Return every seed's scores, mean and spread, and the gain over the encoder before training."""
     seeds = list(run.seeds)
     which = (
-        f"One run of this recipe has finished, with seed {seeds[0]}: no spread over seeds is known."
+        f"One run of this experiment has finished, with seed {seeds[0]}: no spread over seeds is known."
         if len(seeds) == 1
-        else f"{counted(len(seeds), 'run')} of this very recipe (hash {run.result.recipe_hash}) have finished, with "
+        else f"{counted(len(seeds), 'run')} of this experiment ({run.result.experiment}) have finished, with "
         f"{seed_list(seeds)}; all are shown, the one that finished last of each seed."
     )
     return Section("Scores", (Words(which), _scores_table(run), Remarks(tuple(_remarks(run)))))
@@ -236,11 +230,11 @@ def _remarks(run: ReportedRun) -> list[str]:
         lines.append("±: sample standard deviation over the seeds")
     if result.select is not None:
         lines.append(f"{result.select} chose the state that is scored: its own score is optimistic")
-    if search := run.details.run.tags.get(tags.TUNE):
+    if search := run.run.about.search:
         lines.append(f"a trial of the search {search}: the best of many is no result by itself")
     if any(one.test_selected for one in run.results):
         lines.append("the state was chosen on a test split: such scores are optimistic")
-    return lines
+    return [*lines, *mixed(run.results), *run.left_out]
 
 
 def _paper_section(run: ReportedRun) -> Section:
@@ -279,15 +273,13 @@ def _training_section(run: ReportedRun, beside: Method | None, drawn: Sequence[P
 
 
 def _drawn(run: ReportedRun) -> list[Picture]:
-    """Return the figures that the run drew, from its folder on this machine or else from the store."""
-    here = [f"figures/{path.name}" for path in sorted((run_folders() / run.run_id / "figures").glob("*.svg"))]
-    kept = here or [name for name in run.details.artifacts if name.startswith("figures/") and name.endswith(".svg")]
-    texts = {Path(name).stem: reader.text_of(run.run_id, name) for name in kept}
+    """Return the figures that the run drew."""
+    files = sorted((folder_of(run.run_id) / "figures").glob("*.svg"))
     whose = f"{run.result.title}, seed {run.result.seed}"
     return [
-        Picture(name, f"{name.replace('_', ' ').capitalize()}: {whose}", text.encode())
-        for name, text in texts.items()
-        if text
+        Picture(file.stem, f"{file.stem.replace('_', ' ').capitalize()}: {whose}", content)
+        for file in files
+        if (content := file.read_bytes())
     ]
 
 
@@ -316,7 +308,7 @@ def _losses(run: ReportedRun) -> Sequence[Picture]:
     from cse_cli.analysis.figures import loss_curves
     from cse_cli.core.plotting import Heading
 
-    recorded = run.details.curves
+    recorded = {name: sorted(values.items()) for name, values in run.history.metrics.items() if len(values) > 1}
     if LOSS not in recorded:
         return ()
     parts = {name.removeprefix(PARTS): points for name, points in recorded.items() if name.startswith(PARTS)}

@@ -13,14 +13,17 @@ from shlex import quote
 from typing import Any
 
 from cse_cli.analysis.pages import Code, Facts, Part, Section, Words, word_table
-from cse_cli.analysis.runs import Change, ReportedRun, recipe_changes
+from cse_cli.analysis.reported import ReportedRun
+from cse_cli.analysis.runs import Change, recipe_changes
 from cse_cli.analysis.settings import short_setting
 from cse_cli.core.formatting import counted, date_and_time, distinct, duration, seed_list, to_toml
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table
+from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.load import load
 from registry.catalogue.pairs import ROWS
 from registry.errors import CseError, UnknownNameError
+from registry.paths import is_file
 
 SAVED = "recipe.toml"
 """Where a reader is told to save a recipe that no file describes."""
@@ -52,26 +55,35 @@ def reproduce(result: Result, resolved: Mapping[str, Any] | None, seeds: Sequenc
     def command(*words: str) -> str:
         return shlex.join(["cse", "run", *words, *seed_options])
 
+    file, name = _file_and_name(result)
     try:
-        today = load(result.recipe).recipe
+        today = load(file).recipe
     except CseError as error:
         missing = isinstance(error, UnknownNameError)
         why = "no recipe of this name is found" if missing else "the recipe's file has mistakes"
         return Reproduction(None, command(SAVED), f"{why}: save the recipe above as {SAVED}")
     if today.hash() == result.recipe_hash:
-        return Reproduction((), command(result.recipe))
+        return Reproduction((), command(name))
     if resolved is None:
-        return Reproduction(None, command(result.recipe), "the recipe's file has changed, and what ran is not known")
+        return Reproduction(None, command(name), "the recipe's file has changed, and what ran is not known")
     found = tuple(recipe_changes([today.resolved(), resolved]))
     sets = [f"{change.key}={_toml(change.values[1])}" for change in found if change.values[1] is not None]
     unset = [change.key for change in found if change.values[1] is None]
     # A search's range over what is not there any more is a mistake, so it goes too.
     unset += [f"tune.{name}" for name in today.tune if name not in resolved.get("tune", {})]
-    if _hash(result.recipe, sets, unset) == result.recipe_hash:
+    if _hash(file, sets, unset) == result.recipe_hash:
         options = [word for text in sets for word in ("--set", text)] + [w for key in unset for w in ("--unset", key)]
-        return Reproduction(found, command(result.recipe, *options))
+        return Reproduction(found, command(name, *options))
     why = "no settings lead from the recipe's file to it"
     return Reproduction(found, command(SAVED), f"{why}: save the recipe above as {SAVED}")
+
+
+def _file_and_name(result: Result) -> tuple[str, str]:
+    """Return a run's recipe as `load` finds it, and as a reader names it: folders say nothing to others."""
+    source = Path(result.source)
+    if not is_file(source):
+        return result.recipe, result.recipe
+    return result.source, bare_name(source) or source.name
 
 
 def _hash(recipe: str, overrides: Sequence[str], unset: Sequence[str]) -> str | None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from cse_cli.core.results import STS_TASKS, Result, paper_average
-from cse_cli.recipe.files import recipe_name
+from cse_cli.recipe.catalog import recipe_facts
+from cse_cli.recipe.files import recipe_name, roots
 from registry import papers
-from registry.errors import CseError
 from registry.papers import AVERAGE, Reproduction
 
 FEWEST = 20
@@ -57,15 +57,9 @@ def _is_as_shipped(result: Result) -> bool:
 
 
 @cache
-def _shipped(name: str) -> str | None:
+def _shipped(name: str) -> str:
     """Return the hash of the recipe that came with this package, not of a file of the same name elsewhere."""
-    from cse_cli.recipe.files import roots  # with the next, every component and so torch
-    from cse_cli.recipe.load import load
-
-    try:
-        return load(str(roots()[-1] / f"{name}.toml")).recipe.hash()
-    except CseError:
-        return None
+    return recipe_facts(str(roots()[-1] / f"{name}.toml")).settings
 
 
 def _distributions(recipe: str) -> dict[str, Reproduction]:

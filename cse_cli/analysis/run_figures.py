@@ -9,6 +9,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from cse_cli.analysis.experiments import StatusOf, configurations
 from cse_cli.analysis.figures import (
     PlanePoints,
     UniformityAlignment,
@@ -19,7 +20,6 @@ from cse_cli.analysis.figures import (
     training_curve,
 )
 from cse_cli.analysis.paper_tables import paper_table
-from cse_cli.analysis.runs import StatusOf, configurations, recipe_status
 from cse_cli.core.plotting import Heading, house_style, save
 from cse_cli.core.results import STS_TASKS, Result, metric_value
 from registry import papers
@@ -75,7 +75,7 @@ class FinishedRun:
     result: Result
     series: Series = field(default_factory=dict)
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    status_of: StatusOf = recipe_status
+    status_of: StatusOf | None = None
 
     @property
     def whose(self) -> str:

@@ -1,34 +1,30 @@
-"""Finished runs: those of one experiment by seed, how their recipes differ, and what the command line names by them."""
+"""Finished runs: one per seed, how their recipes differ, and what the command line names by them."""
 
 from __future__ import annotations
 
 import json
-import tomllib
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from cse_cli.core.paths import runs as run_folders
-from cse_cli.core.results import STS_TASKS, Result, paper_average
-from cse_cli.recipe.files import all_recipes, all_studies, name_of, recipe_name
-from cse_cli.recipe.load import load
-from cse_cli.recipe.schema import Recipe, data_identity
-from cse_cli.tracking import reader, tags
-from cse_cli.tracking.reader import RecordedRun, RunDetails
+from cse_cli.core.identity import SHORT
+from cse_cli.core.results import Result
+from cse_cli.recipe.catalog import RecipeFacts, recipe_facts
+from cse_cli.recipe.files import all_recipes, real_path, recipe_name
+from cse_cli.recipe.schema import data_identity
+from cse_cli.runs.index import RecordedRun, all_runs, find_run
+from cse_cli.runs.record import read_recipe
 from registry.errors import CseError, UnknownNameError, suggestion
-from registry.papers import AVERAGE
+from registry.paths import is_file
 
-RecipeStatus = Literal["current", "chosen", "changed", "other_model", "missing"]
-"""Relation of a run to its recipe: the file as it stands; settings that a study asks for; neither; another model than
-the recipe's; no such file."""
-StatusOf = Callable[[Result], RecipeStatus]
 SETTINGS_SHOWN = 3
+"""Changed settings that a label shows."""
 
 
 def last_finished(runs: Iterable[Result]) -> Result:
@@ -42,113 +38,27 @@ def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
     return dict(sorted(latest.items()))
 
 
-@dataclass(frozen=True)
-class Configuration:
-    """The runs of one experiment, one a seed.
-
-    Args:
-        results: By seed.
-        status: Of the newest.
-    """
-
-    results: tuple[Result, ...]
-    status: RecipeStatus
-
-    @cached_property
-    def latest(self) -> Result:
-        """The run that finished last."""
-        return last_finished(self.results)
-
-    @property
-    def recipe(self) -> str:
-        """Bare name of the recipe."""
-        return recipe_name(self.latest.recipe)
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """In order."""
-        return tuple(result.seed for result in self.results)
-
-    @property
-    def test_selected(self) -> bool:
-        """Whether a test split chose the state of any."""
-        return any(result.test_selected for result in self.results)
-
-    @property
-    def stale(self) -> bool:
-        """Whether its numbers are of another experiment than the recipe's file describes today."""
-        return self.status in ("changed", "other_model")
-
-    def values(self, evaluator: str, metric: str | None = None, *, untrained: bool = False) -> list[float]:
-        """Return the score of every seed, or nothing where one seed lacks it.
-
-        Args:
-            evaluator: As the recipe names it, or `avg` for the average of the seven English sets.
-            metric: None for the evaluator's main metric.
-            untrained: Of the encoder before training.
-        """
-        if evaluator == AVERAGE:
-            return self.averages(STS_TASKS, metric or "spearman", untrained=untrained)
-        found: list[float] = []
-        for result in self.results:
-            metrics = (result.untrained if untrained else result.scores).get(evaluator, {})
-            name = metric or next(iter(metrics), "")  # evaluators report their main metric first
-            if name not in metrics:
-                return []
-            found.append(metrics[name])
-        return found
-
-    def averages(self, evaluators: Sequence[str], metric: str, *, untrained: bool = False) -> list[float]:
-        """Return the papers' average of every seed, or nothing where one seed lacks a score."""
-        scores = [result.untrained if untrained else result.scores for result in self.results]
-        found = [paper_average(of_seed, evaluators, metric) for of_seed in scores]
-        known = [value for value in found if value is not None]
-        return known if len(known) == len(found) else []
-
-
-def recipe_status(result: Result) -> RecipeStatus:
-    """Tell whether a recipe's file still means the experiment that a result comes from."""
-    try:
-        recipe, digest = recipe_today(result.recipe)
-    except UnknownNameError:
-        return "missing"
-    except CseError:
-        return "changed"
-    if digest == result.recipe_hash:
-        return "current"
-    models = {str(part.params.get("model", "")) for part in recipe.encoders.values()}
-    return "changed" if result.model in models else "other_model"
+def newest_experiment(runs: Sequence[Result]) -> tuple[list[Result], list[str]]:
+    """Return the runs of the experiment that finished last, and how each other experiment differs from it."""
+    last = last_finished(runs)
+    others = {run.experiment: run for run in runs if run.experiment != last.experiment}
+    named = ["; ".join(map(str, run.identity.differences(last.identity))) for run in others.values()]
+    return [run for run in runs if run.experiment == last.experiment], named
 
 
 @cache
-def recipe_today(name: str) -> tuple[Recipe, str]:
-    """Return a recipe as its file stands, and its hash.
+def recipe_today(name: str) -> RecipeFacts:
+    """Return what a recipe's file means today.
 
     Raises:
-        CseError: It is not valid, or there is none of that name.
+        CseError: It is not valid, or there is no recipe with this name.
     """
-    recipe = load(name).recipe
-    return recipe, recipe.hash()
+    facts = recipe_facts(name)
+    if facts.error:
+        from cse_cli.recipe.load import load  # imports torch
 
-
-def configurations(results: Iterable[Result], status_of: StatusOf = recipe_status) -> list[Configuration]:
-    """Return the runs of each experiment together.
-
-    A run whose model is not its recipe's answers no printed row, whatever its recipe says.
-    """
-    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
-    for result in sorted(results, key=lambda run: run.finished):
-        if result.paper is not None and status_of(result) == "other_model":
-            result = result.model_copy(update={"paper": None})
-        paper_row = "" if result.paper is None else result.paper.model_dump_json()
-        found[result.recipe_hash, paper_row].append(result)
-    grouped = [tuple(by_seed(runs).values()) for runs in found.values()]
-    return [Configuration(runs, status_of(last_finished(runs))) for runs in grouped]
-
-
-def study_tags(runs: Iterable[RecordedRun]) -> dict[str, str]:
-    """Return run id → the cell of a study that it was made for."""
-    return {run.run_id: run.tags[tags.STUDY] for run in runs if tags.STUDY in run.tags}
+        load(name)  # raises every mistake with its place
+    return facts
 
 
 _PROSE = frozenset({"title", "description", "paper", "tune", "schema"})
@@ -204,22 +114,39 @@ def _as_table(value: Any) -> Any:
 
 
 def changed_settings(result: Result) -> tuple[str, ...]:
-    """Return how what ran differs from the recipe's file today, as `key=value`; nothing where that is not known."""
-    file = run_folders() / (result.run_id or "unknown") / "run.json"
+    """Return how what ran differs from the recipe's file today, as `key=value`; nothing if that is not known."""
+    ran = read_resolved(result.run_id)
     try:
-        today = recipe_today(result.recipe)[0].resolved()
-        ran = json.loads(file.read_text(encoding="utf-8"))["resolved"]
-    except (OSError, ValueError, KeyError, TypeError, CseError):
+        today = recipe_today(result.source if is_file(Path(result.source)) else result.recipe).resolved
+    except CseError:
         return ()
-    shown = sorted(
-        f"no {c.key}" if c.values[1] is None else f"{c.key}={_text(c.values[1])}" for c in recipe_changes([today, ran])
-    )
-    more = len(shown) - SETTINGS_SHOWN
-    return (*shown[:SETTINGS_SHOWN], *([f"and {more} more"] if more > 0 else []))
+    changes = [] if ran is None else recipe_changes([today, ran])
+    return tuple(sorted(f"no {c.key}" if c.values[1] is None else f"{c.key}={_text(c.values[1])}" for c in changes))
+
+
+def shortened(settings: Sequence[str]) -> tuple[str, ...]:
+    """Return the first settings, and how many more there are."""
+    more = len(settings) - SETTINGS_SHOWN
+    return (*settings[:SETTINGS_SHOWN], *([f"and {more} more"] if more > 0 else []))
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def read_resolved(run_id: str | None) -> dict[str, Any] | None:
+    """Return the resolved recipe of a run, or None if it cannot be read."""
+    try:
+        return read_recipe(run_id) if run_id else None
+    except CseError:
+        return None
+
+
+def is_of_recipe(result: Result, argument: str) -> bool:
+    """Return whether a run is of the recipe that the command line names: the file of a path, else any of this name."""
+    if argument.endswith(".toml") and result.source:
+        return real_path(Path(argument)) == real_path(Path(result.source))
+    return recipe_name(result.recipe) == recipe_name(argument)
 
 
 @dataclass(frozen=True)
@@ -262,6 +189,11 @@ def find_methods(names: Sequence[str], results: Sequence[Result]) -> list[Method
             "name what to compare with: `cse compare mini/simcse_en mini/ifcl_en`",
         )
     methods = [_find_method(letter, name, results) for letter, name in zip(ascii_uppercase, names, strict=False)]
+    called = Counter(method.name for method in methods)
+    methods = [
+        method if called[method.name] == 1 else replace(method, name=name)
+        for method, name in zip(methods, names, strict=True)
+    ]
     owner: dict[str, Method] = {}
     for method in methods:
         for run in method.runs.values():
@@ -286,152 +218,50 @@ def _find_method(letter: str, name: str, results: Sequence[Result]) -> Method:
                 f"`cse run {recipe} --seed {seed}` makes it",
             )
         return Method(letter, f"{every.name}@{int(seed)}", {int(seed): every.runs[int(seed)]}, every.notes)
-    if name.endswith(".toml") or name in all_recipes() or any(_recipe_name(run.recipe) == name for run in results):
+    if name.endswith(".toml") or name in all_recipes() or any(is_of_recipe(run, name) for run in results):
         return _method_of_recipe(letter, name, results)
     return _method_of_run(letter, name, results)
 
 
-def _recipe_name(name: str) -> str:
-    return name_of(Path(name)) if name.endswith(".toml") else name
-
-
 def _method_of_recipe(letter: str, argument: str, results: Sequence[Result]) -> Method:
-    """Return the runs of the recipe as it is today, else of what it was when it last ran."""
-    name = _recipe_name(argument)
-    named = [result for result in results if _recipe_name(result.recipe) == name]
+    """Return the newest experiment with the settings of the recipe today, or the last one of what it was before."""
+    name, notes = recipe_name(argument), []
+    named = [result for result in results if is_of_recipe(result, argument)]
     try:
-        today = load(argument).recipe.hash()
+        today = recipe_today(argument).settings
     except CseError:
         if not named:
             raise
         today = None
     runs = [result for result in results if result.recipe_hash == today]
-    if runs:
-        return Method(letter, name, by_seed(runs))
-    if not named:
+    if not runs and not named:
         raise CseError(f"no finished run of recipe '{argument}'", f"`cse run {argument} --seeds 5` makes some")
-    last = last_finished(named)
-    why = "its recipe is found no more" if today is None else "no run of today's recipe has finished"
-    note = f"{why}: those of {last.finished:%Y-%m-%d} are taken, hash {last.recipe_hash[:8]}"
-    return Method(letter, name, by_seed(run for run in named if run.recipe_hash == last.recipe_hash), (note,))
+    if not runs:
+        last = last_finished(named)
+        why = "its recipe is not found" if today is None else "no run of the recipe's settings today has finished"
+        notes.append(f"{why}: the runs of {last.finished:%Y-%m-%d} are used, hash {last.recipe_hash[:SHORT]}")
+        runs = [run for run in named if run.recipe_hash == last.recipe_hash]
+    runs, others = newest_experiment(runs)
+    notes += [f"runs of another experiment with the same settings are left out: {other}" for other in others]
+    return Method(letter, name, by_seed(runs), tuple(notes))
 
 
 def _method_of_run(letter: str, argument: str, results: Sequence[Result]) -> Method:
-    known = reader.list_names()
-    if not _names_run(argument, known):
-        recipes = {_recipe_name(result.recipe) for result in results}
-        near = suggestion(argument, [*all_recipes(), *recipes, *(run.run_id[:8] for run in known)])
+    known = all_runs()
+    if not names_run(argument, known):
+        recipes = {recipe_name(result.recipe) for result in results}
+        near = suggestion(argument, [*all_recipes(), *recipes, *(run.about.short for run in known)])
         raise UnknownNameError(
             f"'{argument}' is neither a recipe nor a run.{near}",
-            "`cse runs ls` and `cse list recipes` show what there is; the path of a recipe ends in .toml",
+            "`cse runs ls` and `cse list recipes` list them; the path of a recipe ends in .toml",
         )
-    run_id = reader.find_run(argument)
-    found = next((result for result in results if result.run_id == run_id), None)
+    run = find_run(argument, known)
+    found = next((result for result in results if result.run_id == run.run_id), None)
     if found is None:
-        status = next(run.status for run in known if run.run_id == run_id)
-        raise CseError(f"run {run_id[:8]} has no scores to compare: {status}", "`cse runs ls` shows finished ones")
-    return Method(letter, f"{run_id[:8]} ({_recipe_name(found.recipe)})", {found.seed: found})
+        raise CseError(f"run {run.about.short} has no scores to compare: {run.state}", "`cse runs ls` lists all runs")
+    return Method(letter, f"{run.about.short} ({recipe_name(found.recipe)})", {found.seed: found})
 
 
-def _names_run(text: str, known: Iterable[RecordedRun]) -> bool:
+def names_run(text: str, known: Iterable[RecordedRun]) -> bool:
+    """Return whether a text is the beginning of a run's ID, or the name of a run."""
     return any(run.run_id.startswith(text.lower()) or run.name == text for run in known)
-
-
-def find_reported_run(argument: str, results: Sequence[Result]) -> str:
-    """Return the id of the run whose id starts so, or that is called so.
-
-    Args:
-        argument: As the command line names it.
-        results: All finished runs.
-
-    Raises:
-        CseError: There is none; a recipe's name is answered with its newest run.
-    """
-    known = reader.list_names()
-    if _names_run(argument, known):
-        return reader.find_run(argument)
-    if argument in all_recipes():
-        of_recipe = [result for result in results if result.recipe == argument]
-        newest = f"`cse report {str(last_finished(of_recipe).run_id)[:8]}`: its newest" if of_recipe else ""
-        raise CseError(
-            f"'{argument}' is a recipe; a report is about one of its runs, beside all its seeds",
-            newest or f"`cse run {argument}` makes one",
-        )
-    near = suggestion(argument, [*all_studies(), *(run.name for run in known), *(run.run_id[:8] for run in known)])
-    raise UnknownNameError(
-        f"'{argument}' is neither a run nor a study.{near}", "`cse runs ls` and `cse list studies` show what there is"
-    )
-
-
-@dataclass(frozen=True)
-class ReportedRun:
-    """A finished run with all that it recorded.
-
-    Args:
-        details: As the store has it.
-        result: What it says.
-        seeds: Every finished run of the same recipe, itself included: seed → the one that finished last.
-        resolved: Its resolved recipe; None where it cannot be read.
-        environment: What it noted of machine and packages; empty where that cannot be read.
-    """
-
-    details: RunDetails = field(repr=False)
-    result: Result
-    seeds: Mapping[int, Result] = field(repr=False)
-    resolved: Mapping[str, Any] | None = field(repr=False)
-    environment: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def run_id(self) -> str:
-        """Of the run."""
-        return self.details.run.run_id
-
-    @property
-    def results(self) -> list[Result]:
-        """Of every seed."""
-        return list(self.seeds.values())
-
-    @property
-    def configuration(self) -> Configuration:
-        """The seeds as the leaderboard shows them."""
-        # A recipe may have got its paper's row only later: hashes are alike, so all are argument for the run's.
-        paper = self.result.paper
-        (found,) = configurations([run.model_copy(update={"paper": paper}) for run in self.results])
-        return found
-
-
-def read_reported_run(run_id: str, results: Sequence[Result]) -> ReportedRun:
-    """Return a run with all that it recorded.
-
-    Args:
-        run_id: As `find_reported_run` returns it.
-        results: All finished runs.
-
-    Raises:
-        CseError: It has no scores.
-    """
-    details = reader.details(run_id)
-    result = details.run.result
-    if result is None:
-        why = details.run.unreadable if details.run.status == "FINISHED" else details.run.status
-        raise CseError(f"run {run_id[:8]} has no scores to report: {why}", "`cse runs ls` shows finished runs")
-    same = by_seed(run for run in results if run.recipe_hash == result.recipe_hash)
-    return ReportedRun(
-        details=details,
-        result=result,
-        seeds=dict(sorted({**same, result.seed: result}.items())),
-        resolved=read_resolved(run_id),
-        environment=_parse(reader.text_of(run_id, "environment.json"), json.loads) or {},
-    )
-
-
-def read_resolved(run_id: str | None) -> dict[str, Any] | None:
-    """Return the resolved recipe that a run recorded; None where it cannot be read."""
-    return _parse(reader.text_of(run_id or "", "resolved.toml"), tomllib.loads)
-
-
-def _parse(text: str | None, parse: Callable[[str], Any]) -> dict[str, Any] | None:
-    try:
-        return None if text is None else dict(parse(text))
-    except ValueError:  # of another version, or cut off
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from cse_cli.analysis.papers import RunHere, ScoreRow, ScoreTable
@@ -11,8 +10,9 @@ from cse_cli.core.formatting import counted
 from cse_cli.core.results import Result
 from cse_cli.data.requirements import Availability
 from cse_cli.listing.inventory import Machine
-from cse_cli.recipe.cells import Cell, cells
-from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.catalog import CellFacts, cell_facts
+from cse_cli.recipe.cells import Cell
+from cse_cli.recipe.requirements import Requirement
 from cse_cli.recipe.study import Study, load_study
 from registry import papers
 from registry.errors import CseError
@@ -32,21 +32,25 @@ class RunsHere:
     def __init__(self, results: Sequence[Result]) -> None:
         self._machine = Machine()
         self._lacks: dict[str, tuple[Availability, ...]] = {}
+        self._facts: dict[str, tuple[CellFacts, ...]] = {}
         self._studies: dict[str, Study] = {}
-        self._cells: dict[str, Sequence[Cell]] = {}
-        self._seeds: dict[str, set[int]] = defaultdict(set)
-        for result in results:
-            self._seeds[result.recipe_hash].add(result.seed)
+        self._seeds: dict[str, dict[str, set[int]]] = {}
+        """Settings → experiment → seeds, the newest experiment first."""
+        for result in sorted(results, key=lambda run: run.finished, reverse=True):
+            self._seeds.setdefault(result.recipe_hash, {}).setdefault(result.experiment, set()).add(result.seed)
 
-    def cells_of(self, study: Study) -> Sequence[Cell]:
-        """Return a study's cells, every recipe loaded once for all that is asked of them.
+    def cells_of(self, study: Study) -> list[Cell]:
+        """Return a study's cells.
 
         Raises:
             RecipeError: A recipe is not valid with its settings.
         """
-        if study.name not in self._cells:
-            self._cells[study.name] = cells(study)
-        return self._cells[study.name]
+        return [facts.cell for facts in self._cells(study)]
+
+    def _cells(self, study: Study) -> tuple[CellFacts, ...]:
+        if study.name not in self._facts:
+            self._facts[study.name] = cell_facts(study)
+        return self._facts[study.name]
 
     def told(self, table: ScoreTable) -> ScoreTable:
         """Return a table whose printed rows say who ran their cells: the study shown, where it computes the cell."""
@@ -82,27 +86,29 @@ class RunsHere:
     def _run(self, answer: Answer, row: str = "", column: str = "") -> RunHere:
         """Return who ran a recipe, or the cell of a study, or what keeps this machine from it."""
         try:
-            recipe, digest, wanted = self._asked(answer, row, column)
+            digest, requirements, wanted = self._asked(answer, row, column)
         except CseError:
             return RunHere(state="needs", text=f"needs a valid {answer.kind}: see `cse check {answer.text}`")
-        seeds = tuple(sorted(self._seeds.get(digest, ())))
-        if seeds:
-            some = f"{len(seeds)} of {wanted} seeds" if len(seeds) < wanted else counted(len(seeds), "seed")
-            return RunHere(state="run", seeds=seeds, text=f"run here: {some}")
+        if digest in self._seeds:
+            first, *others = (tuple(sorted(seeds)) for seeds in self._seeds[digest].values())
+            some = f"{len(first)} of {wanted} seeds" if len(first) < wanted else counted(len(first), "seed")
+            more = f", and {counted(len(others), 'other experiment')} with its settings" if others else ""
+            return RunHere(state="run", seeds=first, text=f"run here: {some}{more}")
         if digest not in self._lacks:
-            self._lacks[digest] = self._machine.lacks(recipe)
+            self._lacks[digest] = self._machine.missing(requirements)
         if lacks := self._lacks[digest]:
             return RunHere(state="needs", text=f"needs {_named(lacks)}")
         return RunHere(state="ready", text=f"{answer.kind} ready, not run")
 
-    def _asked(self, answer: Answer, row: str, column: str) -> tuple[Recipe, str, int]:
-        """Return the recipe that computes a cell, its hash, and how many seeds are asked for; 0 where none are."""
+    def _asked(self, answer: Answer, row: str, column: str) -> tuple[str, Sequence[Requirement], int]:
+        """Return settings and needs of the recipe that computes a cell, and how many seeds a study asks for, or 0."""
         if answer.kind == "recipe":
-            return *recipe_today(answer.text), 0
-        cell = self._study_cell(answer.text, row, column)
-        if cell is None or cell.resolved is None:
+            today = recipe_today(answer.text)
+            return today.settings, today.requirements, 0
+        facts = self._study_cell(answer.text, row, column)
+        if facts is None:
             raise CseError(f"study '{answer.text}' has no cell for '{row}'", f"`cse check {answer.text}`")
-        return cell.resolved, cell.hash, len(self._studies[answer.text].seed_list)
+        return facts.cell.hash, facts.requirements, len(self._studies[answer.text].seed_list)
 
     def _computes(self, study: str, row: str, column: str) -> bool:
         """Tell whether a study has the cell; a small one may leave whole columns to the paper's own."""
@@ -111,12 +117,12 @@ class RunsHere:
         except CseError:  # not valid, which is told of the cell
             return True
 
-    def _study_cell(self, name: str, row: str, column: str) -> Cell | None:
+    def _study_cell(self, name: str, row: str, column: str) -> CellFacts | None:
         if name not in self._studies:
             self._studies[name] = load_study(name)
-        for cell in self.cells_of(self._studies[name]):
-            if cell.row == row and (not cell.columns or column in cell.columns):
-                return cell
+        for facts in self._cells(self._studies[name]):
+            if facts.cell.row == row and (not facts.cell.columns or column in facts.cell.columns):
+                return facts
         return None
 
 

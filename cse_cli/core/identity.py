@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -58,7 +59,7 @@ class Identity(BaseModel):
     weights: dict[str, str] = Field(default_factory=dict)
     code: dict[str, str] = Field(default_factory=dict)
 
-    @property
+    @cached_property
     def experiment(self) -> str:
         """ID of the experiment: 16 hexadecimal digits of a digest of all four parts."""
         document = json.dumps(self.model_dump(), sort_keys=True, separators=(",", ":"))
@@ -80,6 +81,15 @@ class Identity(BaseModel):
             for name in sorted({*first, *second}):
                 if first.get(name, "") != second.get(name, ""):
                     yield Difference(part, name, first.get(name, ""), second.get(name, ""))
+
+
+Mode = Literal["planned", "incomplete", "assumed", "anytime"]
+"""State of the number of seeds of a test.
+
+"planned": fixed by a recorded plan, and all its seeds are finished. "incomplete": fixed by a recorded plan, and seeds
+are missing, so that there is no test yet. "assumed": fixed by a plan that was given at analysis time and is not
+recorded. "anytime": not fixed, so that the test must hold at any number.
+"""
 
 
 class Plan(BaseModel):

@@ -1,33 +1,40 @@
-"""Whether scores differ by more than chance: one score over seeds, two methods with the same seeds, two correlations.
+"""Tests over seeds: two methods with the same seeds, and one score against its reference.
 
-Correlations on resampled sentence pairs are in `registry.statistics`.
+Correlations on resampled sentence pairs are in `registry.statistics`, corrections for several tests in `multiple`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import correlation, fmean, stdev
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
-from scipy import stats
-from scipy.special import ndtr, stdtr
+
+from cse_cli.core.identity import Mode
 
 LEVEL = 0.05
-"""Of every test; intervals have 95 %."""
+"""Level of all tests of one output together."""
 POWER = 0.8
 MOST_SEEDS = 10_000
-_ENUMERATED = 15
-"""Differences up to which all their signs are tried: 2¹⁵ of them."""
 ROUNDING = 1e-9
-"""Part of a score by which equal ones may differ, in the last bits."""
-SMALLEST = 4
-"""Pairs below which neither test of two correlations has a degree of freedom."""
+"""Relative difference of equal scores, from rounding in the last bits."""
+SCALE = 3.0
+"""Standard deviation τ of the effects μ/σ that the anytime test of two methods expects.
 
-FIRST_LOOK = 3
-"""Seeds from which on there is a verdict, where their number was not planned."""
+Its power, averaged over effects d_z from 0.5 to 3 and 3 to 30 seeds, is highest near τ = 1.6. τ = 3 loses 1.2 points.
+It is as good as any up to 10 seeds, and the smallest whole number with which 3 seeds can show a difference at all
+(1 + 3 τ² > 1 / 0.05).
+"""
+NUMBER_SCALE = 6.0
+"""The same for the test against one reported number, which can only find effects of several σ.
+
+Its power, averaged over effects from 1 to 8 and 3 to 30 seeds, is highest near τ = 4. τ = 6 loses 0.3 points. It is the
+best up to 10 seeds, and 3 seeds can show a difference (1 + 3/4 τ² > 1 / 0.05).
+"""
 
 Mark = Literal["within", "above", "below", "incomparable", "single seed", "test-selected", "stale", "doubtful"]
 SYMBOLS: dict[Mark, str] = {
@@ -40,9 +47,9 @@ SYMBOLS: dict[Mark, str] = {
     "stale": "†",
     "doubtful": "?",
 }
-"""The mark beside a number or its difference. Only above and below mean that there is a difference."""
+"""Mark of a number or of its difference. Only "above" and "below" mean that there is a difference."""
 LEGEND: dict[Mark, str] = {
-    "within": "within the spread of the seeds: no difference shown (t test, 95 %, corrected for looks and cells)",
+    "within": "within the spread of the seeds: no difference shown (t test at 5 %, corrected for looks and cells)",
     "above": "above the spread: a difference that the seeds do not explain",
     "below": "below the spread: a difference that the seeds do not explain",
     "incomparable": "not the quantity that is printed (metric, split, aggregate or N): never compared",
@@ -54,7 +61,7 @@ LEGEND: dict[Mark, str] = {
 
 
 class Score(BaseModel):
-    """One cell.
+    """A cell of a table.
 
     Args:
         mean: Over the seeds; the printed number in a paper's row.
@@ -112,97 +119,168 @@ class Score(BaseModel):
         return self.model_copy(update={"p": p, "significant": p is not None and p < LEVEL})
 
 
-def p_at_any_look(p: float, n: int) -> float:
-    """Return the p-value of n seeds that holds although seeds may be added until it is small: min(1, (n + 1) · p).
+@dataclass(frozen=True)
+class Design:
+    """A t test of a mean difference μ between normal scores with the standard deviation σ.
 
-    A t-test at 5 % after every new seed rejects equality far more often than in 5 % of tries. Here n seeds are tested
-    at 5 % / (n + 1), which is an alpha-spending rule without a last look: for normal differences, looked at with every
-    number of seeds from 3 on, 4.2 % of equal methods are ever called different up to 30 seeds, 4.6 % up to 100
-    (`benchmarks/false_positives.py`). Nothing is assumed of when was looked, or why a seed was added.
+    Without a plan of the seeds, the test is the right-Haar mixture e-process, with a normal mixture of mean 0 and
+    standard deviation τ over the effect μ / σ. It is the Bayes factor of the t statistics. Under μ = 0 these have the
+    same distribution for every σ (and for every common mean, where one is estimated), so that E is a nonnegative
+    martingale with mean 1 for the data after each new seed:
 
-    Source: Lan and DeMets (1983), Biometrika 70, for the spending of a level; the rule and its rates are ours.
+        E = K^(−1/2) · [(1 + t²/ν) / (1 + t²/(ν · K))]^((ν + 1)/2),   K = 1 + m · τ²
 
-    Args:
-        p: Of the t-test with n seeds alone, two-sided.
-        n: Seeds; below `FIRST_LOOK` nothing is tested, and 1 is returned.
-    """
-    return 1.0 if n < FIRST_LOOK else min(1.0, (n + 1) * p)
+    with ν degrees of freedom and effective size m. By Ville's inequality E ever reaches 1/α with probability at most α.
+    So p = min(1, 1/E) holds for every reason to add seeds or to stop, and it depends on the set of seeds only. The
+    interval has the values of μ that the test does not reject. It is unbounded if even an infinite t rejects nothing.
 
-
-def looks_text(n: int, *, planned: bool = False) -> str:
-    """Return how often may have been looked for the p-value of n seeds to hold."""
-    if planned:
-        return "one planned look"
-    if n < FIRST_LOOK:
-        return f"tested from {FIRST_LOOK} on"
-    looks = n - FIRST_LOOK + 1
-    return f"up to {looks} looks" if looks > 1 else "first look"
-
-
-def score_against_number(values: Sequence[float], printed: float | None, *, planned: bool = False) -> Score:
-    """Compare our seeds with one printed number: is it outside the range in which one more run of ours would fall?
+    Source: Wang and Ramdas (2025), "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown
+    variance"; Rouder et al. (2009), Psychonomic Bulletin & Review 16, for the closed form.
 
     Args:
-        values: Of each seed.
-        printed: The number.
-        planned: Whether the number of seeds was fixed before the first look; else seeds may have been added after.
+        freedom: Degrees of freedom ν of the estimate of σ.
+        size: Effective size m: t is the estimate of μ/σ times √m.
+        scale: Standard deviation τ of the effects that the e-process expects.
     """
-    n = len(values)
-    return _score(values, printed, spread=math.sqrt(1 + 1 / n), differences=values, planned=planned)
+
+    freedom: int
+    size: float
+    scale: float = SCALE
+
+    @property
+    def k(self) -> float:
+        """Variance of √m · μ/σ plus noise under the mixture."""
+        return 1 + self.size * self.scale**2
+
+    def log_e(self, t: float) -> float:
+        """Return the logarithm of the e-value."""
+        x = t * t / self.freedom
+        return (self.freedom + 1) / 2 * (math.log1p(x) - math.log1p(x / self.k)) - math.log(self.k) / 2
+
+    def p(self, t: float, mode: Mode) -> float | None:
+        """Return the two-sided p-value of μ = 0, or None if the test waits for planned seeds."""
+        if mode == "incomplete":
+            return None
+        if mode == "anytime":
+            return math.exp(-max(0.0, self.log_e(t)))
+        from scipy.special import stdtr  # a third of a second to import
+
+        return float(2 * stdtr(self.freedom, -abs(t)))
+
+    def critical(self, level: float, mode: Mode) -> float:
+        """Return the |t| from which the test rejects μ = 0 at a level. It is infinite if no |t| is large enough."""
+        if mode == "incomplete" or level == 0:
+            return math.inf
+        if mode != "anytime":
+            from scipy.special import stdtrit
+
+            return float(-stdtrit(self.freedom, level / 2))
+        a = math.exp((math.log(self.k) - 2 * math.log(level)) / (self.freedom + 1))
+        return math.sqrt(self.freedom * (a - 1) / (1 - a / self.k)) if a < self.k else math.inf
+
+    def power(self, effect: float, level: float, mode: Mode) -> float:
+        """Return the probability that the test at this size finds a true effect μ/σ in its direction."""
+        from scipy.special import nctdtr
+
+        limit = self.critical(level, mode)
+        return 1 - float(nctdtr(self.freedom, abs(effect) * math.sqrt(self.size), limit)) if limit < math.inf else 0.0
 
 
-def score_against_untrained(values: Sequence[float], before: Sequence[float]) -> Score:
-    """Compare our seeds with their own untrained encoders, seed by seed."""
+Designs = Callable[[int], Design]
+
+
+def paired(n: int) -> Design:
+    """Return the test of n differences, two methods with the same seed in each."""
+    return Design(n - 1, n)
+
+
+def unpaired(n: int) -> Design:
+    """Return the test of two methods with n seeds each, as if no seed were shared."""
+    return Design(2 * n - 2, n / 2)
+
+
+def beside_number(n: int) -> Design:
+    """Return the test of n seeds against one reported number: is it one more run of the same method?
+
+    The number is the only observation of the other method, so the effective size 1 / (1 + 1/n) stays below 1, and only
+    the n seeds estimate σ. The number came first: the e-process starts with it, and each seed adds one factor.
+    """
+    return Design(n - 1, n / (n + 1), NUMBER_SCALE)
+
+
+def seeds_needed(effect: float, level: float = LEVEL, mode: Mode = "planned", design: Designs = paired) -> int | None:
+    """Return the fewest seeds that find an effect with the probability `POWER`.
+
+    Args:
+        effect: True mean difference in standard deviations.
+        level: Level of the test.
+        mode: Mode of the test. Without a plan, the probability that the test rejects with exactly these seeds.
+        design: Test with a number of seeds.
+
+    Returns:
+        The number of seeds, one above `MOST_SEEDS` for more, or None without an effect or a test.
+    """
+    if effect == 0 or level == 0 or mode == "incomplete":
+        return None
+    return 2 + bisect_left(range(2, MOST_SEEDS + 1), POWER, key=lambda n: design(n).power(effect, level, mode))
+
+
+def score_against_number(values: Sequence[float], printed: float | None, mode: Mode = "anytime") -> Score:
+    """Return the score of your seeds, tested against one reported number as `beside_number` does."""
+    return _score(values, printed, beside_number(len(values)), values, mode)
+
+
+def score_against_untrained(values: Sequence[float], before: Sequence[float], mode: Mode = "anytime") -> Score:
+    """Return the score of your seeds, tested against their own untrained encoders seed by seed."""
     gains = [after - start for after, start in zip(values, before, strict=True)]
-    return _score(values, fmean(before), spread=math.sqrt(1 / len(values)), differences=gains)
+    return _score(values, fmean(before), paired(len(values)), gains, mode)
+
+
+def score_alone(values: Sequence[float]) -> Score:
+    """Return the score of your seeds without a reference."""
+    return _score(values, None, paired(len(values)), values, "anytime")
 
 
 def _score(
-    values: Sequence[float],
-    reference: float | None,
-    spread: float,
-    differences: Sequence[float],
-    *,
-    planned: bool = False,
+    values: Sequence[float], reference: float | None, design: Design, differences: Sequence[float], mode: Mode
 ) -> Score:
     n, mean = len(values), fmean(values)
     p = None
-    if n > 1 and reference is not None:
+    if n > 1 and reference is not None and mode != "incomplete":
         rounding = ROUNDING * max(1.0, abs(mean))
-        if (error := stdev(differences) * spread) > rounding:
-            p = float(2 * stdtr(n - 1, -abs(mean - reference) / error))
+        if (spread := stdev(differences)) > rounding:
+            p = design.p((mean - reference) / spread * math.sqrt(design.size), mode)
         else:
             p = float(abs(mean - reference) <= rounding)
-        p = p if planned else p_at_any_look(p, n)
     std = stdev(values) if n > 1 else None
     return Score(mean=mean, std=std, n=n, reference=reference, p=p, significant=p is not None and p < LEVEL)
 
 
-def score_alone(values: Sequence[float]) -> Score:
-    """Compare our seeds with nothing."""
-    return _score(values, None, 1.0, values)
-
-
 class Paired(BaseModel):
-    """One metric of two methods with the same seeds; every difference is the second less the first.
+    """One metric of two methods with the same seeds. All differences are the second minus the first.
 
     Args:
-        seeds: Those that both have.
-        first: Score of the first method with each seed.
-        second: Of the second method.
-        difference: Mean over the seeds.
-        std: Sample standard deviation of the differences; None with one seed.
-        low: Lower end of the 95 % confidence interval of the mean difference, by Student's t.
-        high: Its upper end.
-        t: Student's t of the paired test, n − 1 degrees of freedom; None with one seed, or where every seed gives the
-            same difference, which is no sample of anything.
-        p: Two-sided, of this metric by itself in one planned look.
-        p_adjusted: The same corrected for looks, metrics and comparisons, where that has been done; see `multiple`.
-        wilcoxon_p: Of the signed-rank test, exact.
-        wilcoxon_smallest: The smallest that many seeds can give.
-        effect_size: Cohen's d_z: mean difference over its standard deviation.
-        seeds_needed: Seeds with which the paired t-test finds a difference of this size four times in five; one more
-            than `MOST_SEEDS` stands for more than those.
+        seeds: Seeds that both methods have.
+        first: Score of the first method for each seed.
+        second: Score of the second method for each seed.
+        difference: Mean difference over the seeds.
+        std: Sample standard deviation of the differences. None with one seed.
+        t: Student's t of the differences with n − 1 degrees of freedom. None with one seed, and if every seed has the
+            same difference: then there is no sample.
+        p: Two-sided p-value of this metric for a planned number of seeds.
+        p_anytime: Two-sided p-value of this metric for any number of seeds (see `Design`).
+        mode: Mode of the test.
+        p_adjusted: p-value of the mode, corrected for metrics and comparisons. None if the metric is not tested.
+        level: Level of the test of this metric and of its interval, after the correction. 0 without a test.
+        low: Lower end of the confidence interval of the mean difference. None if it is unbounded, and without a test.
+        high: Upper end of the interval.
+        wilcoxon_p: Exact p-value of the signed-rank test.
+        wilcoxon_smallest: Smallest p-value that this number of seeds can have in it.
+        effect_size: Cohen's d_z: the mean difference divided by the standard deviation of the differences.
+        seeds_needed: Number of seeds with which the test in this mode finds a difference of this size in 80 % of tries.
+            One more than `MOST_SEEDS` means more than those.
+        correlation: Correlation of both methods' scores over the seeds. None below three seeds.
+        seeds_unpaired: Number of seeds that each method would need if the seeds were not shared.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -212,145 +290,97 @@ class Paired(BaseModel):
     second: tuple[float, ...]
     difference: float
     std: float | None = None
-    low: float | None = None
-    high: float | None = None
     t: float | None = None
     p: float | None = None
+    p_anytime: float | None = None
+    mode: Mode = "anytime"
     p_adjusted: float | None = None
+    level: float = 0.0
+    low: float | None = None
+    high: float | None = None
     wilcoxon_p: float | None = None
     wilcoxon_smallest: float | None = None
     effect_size: float | None = None
     seeds_needed: int | None = None
+    correlation: float | None = None
+    seeds_unpaired: int | None = None
 
     @property
     def constant(self) -> bool:
-        """Whether several seeds all give the same difference."""
+        """Whether several seeds all have the same difference."""
         return len(self.seeds) > 1 and self.t is None
 
+    def p_in(self, mode: Mode) -> float | None:
+        """Return the p-value of this metric in a mode. While a test waits for seeds it is 1, which rejects nothing."""
+        if self.constant:
+            return None
+        if mode == "incomplete" or self.t is None:
+            return 1.0
+        return self.p_anytime if mode == "anytime" else self.p
 
-def compare_paired(seeds: Sequence[int], first: Sequence[float], second: Sequence[float]) -> Paired:
-    """Return the paired comparison of scores that belong together by position."""
+    def judged(self, mode: Mode, p_adjusted: float | None, level: float, needed_level: float | None = None) -> Paired:
+        """Return it with the interval and the seeds needed that belong to a test.
+
+        Args:
+            mode: Mode of the test.
+            p_adjusted: p-value after the corrections.
+            level: Level at which the metric is tested after them. 0 if it is not tested.
+            needed_level: Level for the seeds needed. Default: level.
+        """
+        if self.t is None or self.effect_size is None or self.std is None:
+            return self.model_copy(update={"mode": mode})
+        n = len(self.seeds)
+        reach = paired(n).critical(level, mode) * self.std / math.sqrt(n)
+        low, high = (self.difference - reach, self.difference + reach) if reach < math.inf else (None, None)
+        future = level if needed_level is None else needed_level
+        pooled = math.sqrt((stdev(self.first) ** 2 + stdev(self.second) ** 2) / 2)
+        alone = seeds_needed(self.difference / pooled, future, mode, unpaired) if pooled else None
+        update = {
+            "mode": mode, "p_adjusted": p_adjusted, "level": level, "low": low, "high": high,
+            "seeds_needed": seeds_needed(self.effect_size, future, mode), "seeds_unpaired": alone,
+        }  # fmt: skip
+        return self.model_copy(update=update)
+
+
+def compare_paired(
+    seeds: Sequence[int], first: Sequence[float], second: Sequence[float], mode: Mode = "anytime"
+) -> Paired:
+    """Return the paired comparison of scores that belong together by position, without corrections."""
     differences = [after - before for before, after in zip(first, second, strict=True)]
     plain = Paired(
-        seeds=tuple(seeds), first=tuple(first), second=tuple(second), difference=fmean(differences),
+        seeds=tuple(seeds), first=tuple(first), second=tuple(second), difference=fmean(differences), mode=mode,
     )  # fmt: skip
-    if len(differences) < 2:
+    if (n := len(differences)) < 2:
         return plain
     rounding = ROUNDING * max(1.0, *map(abs, (*first, *second)))
     if max(differences) - min(differences) <= rounding:
         same = 0.0 if abs(plain.difference) <= rounding else plain.difference
         return plain.model_copy(update={"std": 0.0, "difference": same})
-    test = stats.ttest_1samp(differences, 0.0)
-    interval = test.confidence_interval(1 - LEVEL)
-    spread = stdev(differences)
+    spread, test = stdev(differences), paired(n)
     effect = plain.difference / spread
-    return plain.model_copy(
-        update={
-            "std": spread,
-            "low": float(interval.low),
-            "high": float(interval.high),
-            "t": float(test.statistic),
-            "p": float(test.pvalue),
-            "p_adjusted": float(test.pvalue),
-            "wilcoxon_p": signed_rank(differences),
-            "wilcoxon_smallest": 2.0 ** (1 - len(differences)),
-            "effect_size": effect,
-            "seeds_needed": seeds_needed(effect),
-        }
-    )
+    t = effect * math.sqrt(n)
+    varied = n > 2 and min(stdev(first), stdev(second)) > rounding
+    update = {
+        "std": spread, "t": t, "p": test.p(t, "planned"), "p_anytime": test.p(t, "anytime"), "effect_size": effect,
+        "wilcoxon_p": signed_rank(differences), "wilcoxon_smallest": 2.0 ** (1 - n),
+        "correlation": correlation(first, second) if varied else None,
+    }  # fmt: skip
+    found = plain.model_copy(update=update)
+    return found.judged(mode, None if mode == "incomplete" else found.p_in(mode), LEVEL)
 
 
 def signed_rank(differences: Sequence[float]) -> float:
-    """Return the two-sided p of Wilcoxon's signed-rank test: exact, by its normal approximation for many ties alone.
+    """Return the exact two-sided p-value of Wilcoxon's signed-rank test, with mean ranks for ties.
 
-    Differences of 0 are left out, as Wilcoxon did; where all are, nothing speaks against equality.
+    Differences of 0 are left out, as Wilcoxon did. If all are 0, the p-value is 1.
     """
+    import numpy as np  # the leaderboard does without
+
     kept = [value for value in differences if value != 0]
-    if not kept:
-        return 1.0
-    method: object = "exact"
-    if len(set(map(abs, kept))) < len(kept):  # the table of exact values has no ties
-        method = stats.PermutationMethod(n_resamples=2**_ENUMERATED) if len(kept) <= _ENUMERATED else "asymptotic"
-    return float(stats.wilcoxon(kept, method=method).pvalue)  # type: ignore[call-overload]
-
-
-def power(effect: float, n: int) -> float:
-    """Return how often n seeds make the two-sided paired t-test significant, for a true effect d_z; n at least 2."""
-    limit = float(stats.t.ppf(1 - LEVEL / 2, n - 1))
-    # Beyond 30 SciPy's noncentral t is NaN; the power is 1 long before.
-    shift = min(abs(effect) * math.sqrt(n), 30.0)
-    return float(stats.nct.sf(limit, n - 1, shift) + stats.nct.cdf(-limit, n - 1, shift))
-
-
-def seeds_needed(effect: float) -> int | None:
-    """Return the fewest seeds whose power reaches `POWER`; one above `MOST_SEEDS` for more, None without an effect."""
-    if effect == 0:
-        return None
-    normal = stats.norm.ppf(1 - LEVEL / 2) + stats.norm.ppf(POWER)
-    n = max(2, math.floor((normal / effect) ** 2))  # too few: Student's t asks for more than the normal distribution
-    while n <= MOST_SEEDS and power(effect, n) < POWER:
-        n += 1
-    return min(n, MOST_SEEDS + 1)
-
-
-@dataclass(frozen=True)
-class Dependent:
-    """A test of r12 = r13.
-
-    Args:
-        statistic: Positive where r12 is the larger.
-        p: Two-sided.
-    """
-
-    statistic: float
-    p: float
-
-
-def williams(r12: float, r13: float, r23: float, n: int) -> Dependent | None:
-    """Return Williams' t with n − 3 degrees of freedom, which Steiger recommends; None below four observations.
-
-        t = (r12 − r13) · √[ (n − 1)(1 + r23) / (2 · (n − 1)/(n − 3) · |R| + r̄² · (1 − r23)³) ]
-        |R| = 1 − r12² − r13² − r23² + 2 · r12 · r13 · r23,   r̄ = (r12 + r13) / 2
-
-    Source: Williams (1959), Regression Analysis, Steiger (1980), Psychological Bulletin 87, page 246.
-    Made for product moments of normal variables. For Spearman's ρ it is an approximation; its false positives are
-    measured by `tests/cse_cli/core/test_correlated.py`.
-
-    Args:
-        r12: Correlation of gold scores with the first method's.
-        r13: Of gold scores with the second method's.
-        r23: Of the two methods' scores with each other.
-        n: Observations.
-    """
-    if n < SMALLEST:
-        return None
-    if r12 == r13:
-        return Dependent(0.0, 1.0)
-    determinant = max(0.0, 1 - r12**2 - r13**2 - r23**2 + 2 * r12 * r13 * r23)
-    mean = (r12 + r13) / 2
-    spread = 2 * (n - 1) / (n - 3) * determinant + mean**2 * (1 - r23) ** 3
-    if spread == 0:
-        return None
-    t = (r12 - r13) * math.sqrt((n - 1) * (1 + r23) / spread)
-    return Dependent(t, float(2 * stdtr(n - 3, -abs(t))))
-
-
-def steiger(r12: float, r13: float, r23: float, n: int) -> Dependent | None:
-    """Return Steiger's Z of the Fisher-transformed correlations, pooled; None where it has no value.
-
-        Z = (z12 − z13) · √(n − 3) / √(2 − 2s),   z = artanh r
-        s = [ r23 · (1 − 2r̄²) − ½ · r̄² · (1 − 2r̄² − r23²) ] / (1 − r̄²)²,   r̄ = (r12 + r13) / 2
-
-    Source: Dunn and Clark (1969); Steiger (1980), Psychological Bulletin 87, page 247: the mean of the two in s.
-    """
-    mean = (r12 + r13) / 2
-    if n < SMALLEST or max(abs(r12), abs(r13)) >= 1:
-        return None
-    if r12 == r13:
-        return Dependent(0.0, 1.0)
-    shared = r23 * (1 - 2 * mean**2) - mean**2 * (1 - 2 * mean**2 - r23**2) / 2
-    spread = 2 - 2 * shared / (1 - mean**2) ** 2
-    if spread <= 0:
-        return None
-    z = (math.atanh(r12) - math.atanh(r13)) * math.sqrt((n - 3) / spread)
-    return Dependent(z, float(2 * ndtr(-abs(z))))
+    sizes = sorted(map(abs, kept))
+    ranks = [bisect_left(sizes, abs(value)) + bisect_right(sizes, abs(value)) + 1 for value in kept]  # twice the rank
+    chance = np.ones(1)  # of each sum of the ranks with a positive sign
+    for rank in ranks:
+        chance = (np.pad(chance, (0, rank)) + np.pad(chance, (rank, 0))) / 2
+    positive = sum(rank for rank, value in zip(ranks, kept, strict=True) if value > 0)
+    return min(1.0, 2 * float(chance[: min(positive, sum(ranks) - positive) + 1].sum()))

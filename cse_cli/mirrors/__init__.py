@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from cse_cli.core.environment import DEFAULTS
-from cse_cli.mirrors.follow import Follower, follow
+from cse_cli.mirrors.follower import Follower, follow
 from cse_cli.mirrors.mirror import configured
 
 __all__ = ["Follower", "configured", "follow"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,58 +25,61 @@ DATA = "model.sentence_transformer"
 _KIND = "sentence encoder"
 
 
-def send_model(
-    client: MlflowClient,
-    run_id: str,
-    folder: Path,
-    described: tuple[str, Mapping[str, str]],
-    files: Path | None,
-    scores: Sequence[Metric],
-) -> None:
-    """Create the logged model of a run, or complete one that an interrupted call left.
+@dataclass(frozen=True)
+class SavedModel:
+    """A model that a run has saved.
 
     Args:
-        client: Client of the store.
-        run_id: The run.
-        folder: Directory with the model.
-        described: Title of the model, and its params.
-        files: Directory for links to the model's files that MLflow shows, or None for a server, which gets copies.
-        scores: Final scores, equal to the run's: for the run, MLflow keeps one of two equal points.
+        folder: Directory of the model.
+        title: Name of the logged model.
+        about: Its params.
     """
-    run = client.get_run(run_id)
-    title, about = described
-    try:
-        found = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run_id}'")
-        made = next(iter(found), None) or client.create_logged_model(
-            run.info.experiment_id, legal_model_name(title), run_id, params=dict(about), model_type=_KIND
-        )
-    except MlflowException as error:
-        if error.error_code != "ENDPOINT_NOT_FOUND":
-            raise
-        client.log_artifacts(run_id, str(folder), "model")  # a server older than MLflow 3
-        return
-    _send_files(client, run_id, made, folder, files)
-    points = [Metric(one.key, one.value, one.timestamp, one.step, made.model_id) for one in scores]
-    if points:
-        client.log_batch(run_id, metrics=points)
-    if run.outputs is None or not run.outputs.model_outputs:
-        client.log_outputs(run_id, [LoggedModelOutput(made.model_id, max((one.step for one in points), default=0))])
-    client.finalize_logged_model(made.model_id, "READY")
 
+    folder: Path
+    title: str
+    about: Mapping[str, str]
 
-def _send_files(client: MlflowClient, run_id: str, made: LoggedModel, folder: Path, files: Path | None) -> None:
-    readable = (folder / "modules.json").exists()  # sentence-transformers can read it
-    if files is not None:
-        link_folder(local_folder(made.artifact_location), files)
-        hard_link(folder, files / DATA)
+    def send(self, client: MlflowClient, run: tuple[str, str], files: Path | None, scores: Sequence[Metric]) -> None:
+        """Create the logged model of a run, or complete one that an interrupted call left.
+
+        Args:
+            client: Client of the store.
+            run: ID of the run, and of its experiment.
+            files: Directory for links to the files that MLflow shows, or None for a server, which gets copies.
+            scores: Final scores, equal to the run's: for the run, MLflow keeps one of two equal points.
+        """
+        run_id, place = run
+        try:
+            found = next(iter(client.search_logged_models([place], f"source_run_id = '{run_id}'")), None)
+            made = found or client.create_logged_model(
+                place, legal_model_name(self.title), run_id, params=dict(self.about), model_type=_KIND
+            )
+        except MlflowException as error:
+            if error.error_code != "ENDPOINT_NOT_FOUND":
+                raise
+            client.log_artifacts(run_id, str(self.folder), "model")  # a server older than MLflow 3
+            return
+        self._send_files(client, run_id, made, files)
+        points = [Metric(one.key, one.value, one.timestamp, one.step, made.model_id) for one in scores]
+        if points:
+            client.log_batch(run_id, metrics=points)
+        if found is None or not client.get_run(run_id).outputs.model_outputs:
+            client.log_outputs(run_id, [LoggedModelOutput(made.model_id, max((one.step for one in points), default=0))])
+        client.finalize_logged_model(made.model_id, "READY")
+
+    def _send_files(self, client: MlflowClient, run_id: str, made: LoggedModel, files: Path | None) -> None:
+        readable = (self.folder / "modules.json").exists()  # sentence-transformers can read it
+        if files is not None:
+            link_folder(local_folder(made.artifact_location), files)
+            hard_link(self.folder, files / DATA)
+            if readable:
+                (files / "MLmodel").write_text(_description(run_id, made.model_id), encoding="utf-8")
+            return
+        client.log_model_artifacts(made.model_id, str(self.folder), DATA)
         if readable:
-            (files / "MLmodel").write_text(_description(run_id, made.model_id), encoding="utf-8")
-        return
-    client.log_model_artifacts(made.model_id, str(folder), DATA)
-    if readable:
-        with TemporaryDirectory() as temporary:
-            (file := Path(temporary, "MLmodel")).write_text(_description(run_id, made.model_id), encoding="utf-8")
-            client.log_model_artifact(made.model_id, str(file))
+            with TemporaryDirectory() as temporary:
+                (file := Path(temporary, "MLmodel")).write_text(_description(run_id, made.model_id), encoding="utf-8")
+                client.log_model_artifact(made.model_id, str(file))
 
 
 def legal_model_name(name: str) -> str:

@@ -155,17 +155,15 @@ def load(name: str) -> type[Mirror]:
     """
     found = _entry(name)
     try:
-        if isinstance(found, EntryPoint):
-            loaded = found.load()
-        else:
-            module, _, attribute = found.partition(":")
-            loaded = getattr(import_module(module), attribute)
+        if not isinstance(found, str):
+            return found.load()  # type: ignore[no-any-return]
+        module, _, attribute = found.partition(":")
+        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
     except ImportError as error:
         raise CseError(
             f"the mirror '{name}' cannot be imported: {error}",
             f"install its package, or leave '{name}' out of {VARIABLE}",
         ) from error
-    return loaded  # type: ignore[no-any-return]
 
 
 def _entry(name: str) -> str | EntryPoint:

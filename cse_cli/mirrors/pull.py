@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import runs
 from cse_cli.core.results import SERIES_FOLDER, Result
-from cse_cli.mirrors.mlflow import RUN_TAG
+from cse_cli.mirrors.fields import RUN
 from cse_cli.mirrors.store import EXPERIMENT_TAG, open_store, reason
 from cse_cli.runs.events import FILE
 from cse_cli.runs.record import ABOUT, ENVIRONMENT, RECIPE, RESULT, About, folder_of
@@ -90,7 +90,7 @@ def _pages(search: Callable[[str | None], PagedList[Any]]) -> Iterator[Any]:
 
 
 def _pull_run(client: MlflowClient, run: Run, origin: str) -> str:
-    run_id = run.data.tags.get(RUN_TAG, "")
+    run_id = run.data.tags.get(RUN, "")
     if not _ID.fullmatch(run_id):  # it becomes the name of a directory
         return "unusable"
     if folder_of(run_id).exists():

@@ -81,10 +81,17 @@ class Sender:
         about: What the run is.
         kind: The mirror.
         allow: Called before each step with the seconds that it may take.
+        target: What `Mirror.connect` returned a moment ago, or None.
     """
 
-    def __init__(self, about: About, kind: type[Mirror], allow: Callable[[float], None] = lambda _: None) -> None:
-        self._about, self._kind, self._allow = about, kind, allow
+    def __init__(
+        self,
+        about: About,
+        kind: type[Mirror],
+        allow: Callable[[float], None] = lambda _: None,
+        target: Target | None = None,
+    ) -> None:
+        self._about, self._kind, self._allow, self._connected = about, kind, allow, target
         self._lock = FileLock(state_file(about.run_id, kind.name).with_suffix(".lock"))
         self._mirror: Mirror | None = None
         self._state = State(uri="")
@@ -110,8 +117,10 @@ class Sender:
             if self._mirror is None:
                 self._mirror = self._open()
             for batch in self._batches():
-                self._allow(UPLOAD_SECONDS if batch[0][0].kind in _UPLOADS else STEP_SECONDS)
-                self._deliver(self._mirror, [event for event, _ in batch])
+                events = [event for event, _ in batch]
+                uploads = any(event.kind in _UPLOADS for event in events)
+                self._allow(UPLOAD_SECONDS if uploads else STEP_SECONDS)
+                self._deliver(self._mirror, events)
                 self._state.offset = batch[-1][1]
                 self._state.ended = batch[-1][0].kind in (*ENDS, "lost")
                 self._state.write(self._about.run_id, self._kind.name)
@@ -128,7 +137,7 @@ class Sender:
 
     def _open(self) -> Mirror:
         self._allow(UPLOAD_SECONDS)
-        self._target = self._kind.connect()
+        self._target, self._connected = self._connected or self._kind.connect(), None
         self._allow(STEP_SECONDS)
         state = State.read(self._about.run_id, self._kind.name)
         if state is None or not state.is_in(self._target):
@@ -143,10 +152,10 @@ class Sender:
         return mirror
 
     def _batches(self) -> Iterator[Batch]:
-        """Yield the new events: many small ones, or one that uploads something."""
+        """Yield the new events: many small ones, or a model."""
         batch: Batch = []
         for event, offset in self._events.read():
-            if batch and (len(batch) == _BATCH or {event.kind, batch[-1][0].kind} & {*_UPLOADS}):
+            if batch and (len(batch) == _BATCH or "model" in (event.kind, batch[-1][0].kind)):
                 yield batch
                 batch = []
             batch.append((event, offset))

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from threading import Thread
@@ -64,11 +64,15 @@ class Store:
         address: Its address, with a password if it has one.
         client: Client of MLflow.
         target: The store as mirrors know it.
+        home: State directory that the database was made in, if it belongs to one.
+        experiments: Name → ID of the experiments that were used.
     """
 
     address: str
     client: MlflowClient
     target: Target
+    home: Path | None = None
+    experiments: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_remote(self) -> bool:
@@ -81,6 +85,11 @@ class Store:
         Raises:
             GoneError: If it was deleted.
         """
+        if name not in self.experiments:
+            self.experiments[name] = self._experiment(name)
+        return self.experiments[name]
+
+    def _experiment(self, name: str) -> str:
         found = self.client.get_experiment_by_name(name)
         if found is None:
             artifacts = None if self.is_remote else location.artifacts().as_uri()
@@ -131,7 +140,7 @@ def put_aside(why: str) -> Path | None:
     file = location.own_database()
     if not file.exists():
         return None
-    aside = file.with_name(f"{file.name}.{why}-{datetime.now():%Y%m%d-%H%M%S}")
+    aside = file.with_name(f"{file.name}.{why}-{datetime.now():%Y%m%d-%H%M%S-%f}")
     file.rename(aside)
     for left in ("-journal", "-wal", "-shm"):
         file.with_name(file.name + left).unlink(missing_ok=True)
@@ -208,7 +217,7 @@ def _open_own(address: str) -> Store:
             try:
                 check_file(file)
                 store = _open(address)
-                if not _has_moved(store.client):
+                if not _has_moved(store):
                     return store
                 _put_aside("moved", "belongs to another place of the state directory")
             except Exception as error:
@@ -241,10 +250,10 @@ def _put_aside(why: str, text: str) -> None:
         )
 
 
-def _has_moved(client: MlflowClient) -> bool:
+def _has_moved(store: Store) -> bool:
     """Return whether the database was made elsewhere: it has the absolute addresses of all artifacts."""
-    made = Path(client.get_experiment(_DEFAULT).tags.get(_HOME_TAG, ""))
-    return made != home() and not (made.is_dir() and made.samefile(home()))
+    made, here = store.home, home()
+    return made is not None and made != here and not (made.is_dir() and made.samefile(here))
 
 
 def _make(file: Path) -> None:
@@ -309,9 +318,12 @@ def _open(address: str) -> Store:
     # Without a pool, every transaction opens the file that is there now, also after another process replaced it.
     with settings(**({"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"} if location.database(address) else {})):
         client = MlflowClient(address)
-        client.search_experiments(max_results=1)
-    database = client.get_experiment(_DEFAULT).tags.get(_DATABASE_TAG, "") if own else ""
-    return Store(address, client, Target(location.shown(address), database, complete=own))
+        if not own:
+            client.search_experiments(max_results=1)
+            return Store(address, client, Target(location.shown(address)))
+        tags = client.get_experiment(_DEFAULT).tags
+    target = Target(location.shown(address), tags.get(_DATABASE_TAG, ""), complete=True)
+    return Store(address, client, target, Path(tags.get(_HOME_TAG, "")))
 
 
 _LOCAL = "unset MLFLOW_TRACKING_URI to use the database in the state directory"

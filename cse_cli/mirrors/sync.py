@@ -58,7 +58,7 @@ def sync(kind: type[Mirror], scope: Scope, allow: Callable[[float], None] = lamb
         kind.discard()
     target = kind.connect()
     for about in behind(kind.name, target, scope):
-        sender = Sender(about, kind, allow)
+        sender = Sender(about, kind, allow, target)
         if sender.begin():
             try:
                 sent = _send(sender, about, kind, scope)

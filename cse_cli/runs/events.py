@@ -173,12 +173,12 @@ class History:
         return max([resumed, *self.evaluated, *self.metrics.get("train/loss", {})])
 
     def add(self, event: Event) -> None:
-        """Add the next event. One that lacks a field counts as damaged."""
+        """Add the next event. One of an unknown kind, or that lacks a field, counts as damaged."""
         try:
             if event.kind in ENDS:
                 self.end = event
-            elif take := _TAKES.get(event.kind):
-                take(self, event, event.data)
+            else:
+                _TAKES[event.kind](self, event, event.data)
         except (KeyError, ValueError, TypeError, AttributeError, OverflowError):
             self.damaged += 1
 
@@ -210,6 +210,9 @@ class History:
     def _checkpoint(self, _: Event, data: dict[str, Any]) -> None:
         self.checkpoint = int(data["step"])
 
+    def _ignore(self, _: Event, __: dict[str, Any]) -> None:
+        pass
+
     def _damaged(self, _: Event, __: dict[str, Any]) -> None:
         self.damaged += 1
 
@@ -224,6 +227,8 @@ _TAKES: dict[str, Callable[[History, Event, dict[str, Any]], None]] = {
     "evaluated": History._evaluated,
     "checkpoint": History._checkpoint,
     "damaged": History._damaged,
+    "file": History._ignore,
+    "model": History._ignore,
 }
 
 

@@ -152,11 +152,20 @@ def all_runs() -> list[RecordedRun]:
 
 def finished_runs() -> list[RecordedRun]:
     """Return all finished runs that count as results, newest first, with a warning for each unreadable result."""
-    found = [run for run in all_runs() if run.about.is_result and run.end == "finished"]
-    for run in found:
-        if run.result_text is None:
-            sys.stderr.write(f"warning: run {run.about.short} ({run.name}) is left out: {run.unreadable}\n")
-    return [run for run in found if run.is_result]
+    known = [run for run in all_runs() if run.about.is_result]
+    for run in known:
+        if why := _left_out(run):
+            sys.stderr.write(f"warning: run {run.about.short} ({run.name}) is left out: {why}\n")
+    return [run for run in known if run.is_result]
+
+
+def _left_out(run: RecordedRun) -> str | None:
+    """Return why a run that has scores is not a result, or None."""
+    if run.end == "finished":
+        return run.unreadable
+    if run.end is None and (folder_of(run.run_id) / RESULT).exists() and run.state == "LOST":
+        return f"{FILE} lacks its end. To add it: cse run --resume {run.about.short}"
+    return None
 
 
 def finished_results() -> list[Result]:

@@ -37,11 +37,11 @@ Seeds = Annotated[str | None, typer.Option(help="Score by the mean over so many 
 Steps = Annotated[int | None, typer.Option(min=1, help="Steps of a trial, instead of the recipe's.", **_SEARCH)]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Set dotted.key=value in every trial.", **_SEARCH)]
 Unset = Annotated[list[str] | None, typer.Option(help="Take a dotted key out of every trial.", **_SEARCH)]
-Trials = Annotated[int | None, typer.Option(min=1, help="Trials of the study in all; a new one has 20.", **_STUDY)]
-Timeout = Annotated[str | None, typer.Option(help="Begin no trial after so long: 90, 30m, 2h.", **_STUDY)]
+Trials = Annotated[int | None, typer.Option(min=1, help="Total number of trials (default: 20).", **_STUDY)]
+Timeout = Annotated[str | None, typer.Option(help="Start no new trial after this time: 90, 30m, 2h.", **_STUDY)]
 Sampler = Annotated[str | None, typer.Option(help="tpe (default), gp, random, grid or qmc.", **_STUDY)]
 Pruner = Annotated[str | None, typer.Option(help=_PRUNERS, **_STUDY)]
-Name = Annotated[str | None, typer.Option(help="Name of the study; the same one goes on with it.", **_STUDY)]
+Name = Annotated[str | None, typer.Option(help="Study name; an existing one is continued.", **_STUDY)]
 Join = Annotated[str | None, typer.Option("--join", "--resume", help="Go on with a study.", **_STUDY)]
 Storage = Annotated[str | None, typer.Option(help="postgresql://… or sqlite:///…; else a local file.", **_STUDY)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", **_STUDY)]
@@ -62,6 +62,9 @@ Patience = Annotated[
 Best = Annotated[str | None, typer.Option(metavar="STUDY", help="Show what a study has found.", **_AFTER)]
 Confirm = Annotated[int | None, typer.Option(min=2, help="Best against own values over so many new seeds.", **_AFTER)]
 SaveBest = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a recipe with the best values.", **_AFTER)]
+AcceptChanged = Annotated[
+    bool, typer.Option("--accept-changed", help="Keep trials that other code of the components made.", **_STUDY)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.", **_AFTER)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.", **_AFTER)]
 
@@ -93,9 +96,10 @@ def tune(
     quiet: Quiet = False,
     tag: Tag = None,
     experiment: Experiment = None,
+    accept_changed: AcceptChanged = False,
     json_: Json = False,
 ) -> None:
-    """Search better values for a recipe's parameters, by its dev metric; record each trial in MLflow."""
+    """Search for better values of a recipe's parameters, by its dev metric. Each trial is recorded."""
     from cse_cli.tuning.options import SearchOptions
     from cse_cli.tuning.search import list_studies, search, show_study
     from cse_cli.tuning.storage import answering
@@ -103,7 +107,7 @@ def tune(
     options = SearchOptions(
         recipe, param or (), range_ or (), choices or (), metric, set_ or (), unset or (), trials, timeout, sampler,
         pruner, seeds, steps, name, join, storage, device, workers, on, patience, save_best, confirm, json_, quiet,
-        tag or (), experiment,
+        tag or (), experiment, accept_changed,
     )  # fmt: skip
     with answering(storage, best or join or name or ""):
         if recipe == "ls":  # a recipe of that name is ls.toml

@@ -14,7 +14,7 @@ from registry.errors import CseError
 
 TRIALS = 20
 """Trials of a new study by default."""
-ELSEWHERE = {"storage", "device", "workers", "on", "patience", "timeout", "join"}
+ELSEWHERE = {"storage", "device", "workers", "on", "patience", "timeout", "join", "accept_changed"}
 """Settings of a command, which the study does not keep."""
 
 
@@ -39,8 +39,9 @@ class SearchConfig(BaseModel):
         on: A Ray cluster, as `cse run` takes it.
         patience: Seconds without a word after which a run's process is killed.
         join: The study must exist.
+        accept_changed: Whether trials that other code made are kept.
         tags: Of the search's run and of its trials'.
-        experiment: In which they are recorded; None is the search's own.
+        experiment: Group in which they are recorded, the experiment in MLflow; None is the search's own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,6 +63,7 @@ class SearchConfig(BaseModel):
     on: str | None = None
     patience: float = PATIENCE_SECONDS
     join: bool = False
+    accept_changed: bool = False
     tags: dict[str, str] = Field(default_factory=dict)
     experiment: str | None = None
 

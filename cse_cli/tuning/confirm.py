@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import count, islice
 
 from cse_cli.analysis.evidence import shared_metrics
 from cse_cli.core.console import Observer
+from cse_cli.core.identity import Mode
+from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result, metric_value
-from cse_cli.core.run_folder import RunFolder, unfinished_runs
 from cse_cli.core.stats import Paired, compare_paired
-from cse_cli.jobs.executor import as_ended
+from cse_cli.data.identity import identify_known
 from cse_cli.jobs.placement import place_runs
 from cse_cli.jobs.request import RunRequest
-from cse_cli.jobs.study import Key, finished_runs
-from cse_cli.tracking import tags
-from cse_cli.tracking.reader import list_names
+from cse_cli.jobs.tasks import Task, finished, planned, run_tasks
+from cse_cli.runs.index import all_runs
 from cse_cli.training.build import Job
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.observer import RunWarnings
 from cse_cli.tuning.results import Confirmation, Search
-from cse_cli.tuning.save_recipe import tuned_recipe
+from cse_cli.tuning.save_recipe import TunedRecipe, tuned_recipe
 from registry.errors import CseError
-
-_ENDED = ("KILLED", "GONE", "FAILED")
-_SIDES = ("own", "found")
 
 
 def fresh_seeds(search: Search, wanted: int) -> list[int]:
@@ -36,78 +32,68 @@ def fresh_seeds(search: Search, wanted: int) -> list[int]:
 def confirm(search: Search, seeds: int, request: RunRequest, screen: TuneScreen) -> Confirmation:
     """Run the recipe in full length with its own values and with the best ones, and compare them seed by seed.
 
-    Runs that the tracking store has are not repeated.
+    Finished runs are not repeated. The number of seeds is recorded as a plan before the first run starts.
 
     Args:
-        search: What was found.
-        seeds: How many.
-        request: Says where they are run.
+        search: The search.
+        seeds: Number of seeds.
+        request: Decides where the runs are executed.
         screen: Shows the runs.
 
     Raises:
-        CseError: The best values are the recipe's own, or a run fails.
+        CseError: If the best values are the recipe's own, or a run fails.
     """
     best = search.demand_best()
     if best.own:
         raise CseError("the recipe's own values are the best: there is no gain to confirm", "search on with --trials")
-    recipes = dict(zip(_SIDES, (tuned_recipe(search), tuned_recipe(search, best)), strict=True))
-    jobs: list[Job] = []
-    for seed in fresh_seeds(search, seeds):
-        for side, recipe in recipes.items():
-            # Below the search, and a result of its recipe: its seed chose nothing.
-            jobs.append(
-                Job(
-                    recipe.load([f"train.seed={seed}"]),
-                    seed,
-                    request.device,
-                    may_restart=True,
-                    parent=search.run_id,
-                    run_name=f"{side}, seed {seed} of {search.study}",
-                    tags={tags.CONFIRMS: search.study},
-                )
-            )
-    results = _results(jobs, request, screen)
-    pairs = list(zip(results[0::2], results[1::2], strict=True))
-    return Confirmation(trial=best.number, values=best.values, main=search.metric, paired=_compared(search, pairs))
+    fresh = fresh_seeds(search, seeds)
+    own = _tasks(search, "own", tuned_recipe(search), fresh, request)
+    found = _tasks(search, "found", tuned_recipe(search, best), fresh, request)
+    results = _results([task for pair in zip(own, found, strict=True) for task in pair], request, screen)
+    pairs = [(results[first], results[second]) for first, second in zip(own, found, strict=True)]
+    plan = plan_of([first for first, _ in pairs]).paired_with(plan_of([second for _, second in pairs]))
+    mode: Mode = "planned" if plan.mode == "planned" else "anytime"
+    compared = _compared(search, pairs, mode)
+    return Confirmation(trial=best.number, values=best.values, main=search.metric, paired=compared, mode=mode)
 
 
-def _results(jobs: Sequence[Job], request: RunRequest, screen: TuneScreen) -> list[Result]:
-    """Return the results of all jobs, in order; those that the tracking store does not have are run now."""
-    done = finished_runs(map(_key, jobs))
-    left = [(number, job) for number, job in enumerate(jobs) if _key(job) not in done]
-    if left:
+def _tasks(search: Search, side: str, recipe: TunedRecipe, seeds: Sequence[int], request: RunRequest) -> list[Task]:
+    """Return the runs of one side, with the plan of their seeds. They are results of the recipe: no seed was chosen."""
+    known = identify_known(recipe.load().recipe)
+    jobs = [
+        Job(
+            recipe.load([f"train.seed={seed}"]),
+            seed,
+            request.device,
+            may_restart=True,
+            parent=search.run_id or "",
+            run_name=f"{side}, seed {seed} of {search.study}",
+            confirms=search.study,
+        )
+        for seed in seeds
+    ]
+    return planned([Task(job, known) for job in jobs], all_runs())
+
+
+def _results(tasks: Sequence[Task], request: RunRequest, screen: TuneScreen) -> dict[Task, Result]:
+    """Return the results of all tasks. Those that are not finished are run now."""
+    done = finished(tasks, all_runs())
+    if left := [task for task in tasks if task not in done]:
         with place_runs(len(left), request).open() as executor:
-            for key, end in as_ended(executor, _begun(left, len(jobs), screen, alone=executor.one_by_one)):
+
+            def begin(task: Task) -> Observer:
+                side = task.job.run_name.partition(",")[0]
+                screen.confirming(f"{side} values", task.job.seed, tasks.index(task) + 1, len(tasks))
+                return screen if executor.one_by_one else RunWarnings(task.job.name, screen)
+
+            for task, end in run_tasks(left, executor, begin):
                 if isinstance(end, CseError):
                     raise end
-                done[key] = end
-    return [done[_key(job)] for job in jobs]
+                done[task] = end
+    return done
 
 
-def _begun(
-    left: Sequence[tuple[int, Job]], total: int, screen: TuneScreen, *, alone: bool
-) -> Iterator[tuple[Key, Job, Observer]]:
-    """Say of each job that it begins as it is taken."""
-    for number, job in left:
-        screen.confirming(f"{_SIDES[number % 2]} values", job.seed, number + 1, total)
-        observer = screen if alone else RunWarnings(job.name, screen)
-        yield _key(job), replace(job, resume=_unfinished_run(job)), observer
-
-
-def _key(job: Job) -> Key:
-    return job.loaded.recipe.hash(), job.seed
-
-
-def _unfinished_run(job: Job) -> RunFolder | None:
-    """Return the run of a confirmation that was killed, where its checkpoint lies on this machine."""
-    folders = unfinished_runs(job.loaded.recipe.resolved())
-    if not folders:
-        return None
-    ended = {run.run_id for run in list_names() if run.status in _ENDED and tags.TUNE not in run.tags}
-    return next((folder for folder in folders if folder.run_id in ended), None)
-
-
-def _compared(search: Search, pairs: Sequence[tuple[Result, Result]]) -> dict[str, Paired]:
+def _compared(search: Search, pairs: Sequence[tuple[Result, Result]], mode: Mode) -> dict[str, Paired]:
     """Return metric → comparison, for every metric that all runs have."""
     compared: dict[str, Paired] = {}
     for name in dict.fromkeys([search.metric, *shared_metrics([run for pair in pairs for run in pair])]):
@@ -115,5 +101,5 @@ def _compared(search: Search, pairs: Sequence[tuple[Result, Result]]) -> dict[st
         known = [number for number in (*own, *found) if number is not None]
         if len(known) == 2 * len(pairs):
             seeds = [first.seed for first, _ in pairs]
-            compared[name] = compare_paired(seeds, known[: len(pairs)], known[len(pairs) :])
+            compared[name] = compare_paired(seeds, known[: len(pairs)], known[len(pairs) :], mode)
     return compared

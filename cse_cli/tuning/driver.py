@@ -1,13 +1,13 @@
-"""The driver of a search: it asks the study for trials, gives their runs to an executor, and tells what became of them.
+"""The loop of a search: it chooses trials, gives their runs to an executor, and reports their ends to the study.
 
-Only the driver writes to the study. A trial that it leaves at work, because it is interrupted or killed, stays running
-there with the ids of its runs; the next driver goes on with it, under the same number.
+Several processes may run this loop for one study. One process at a time chooses a trial: it takes over a trial that a
+process left when it ended, under the same number, or else creates one. At the end each process waits for the trials of
+the others, because it takes over those that a killed process leaves.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 
@@ -16,49 +16,46 @@ from optuna.exceptions import OptunaError
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from cse_cli import tracking
 from cse_cli.core.console import Pruned
 from cse_cli.core.results import Result
-from cse_cli.core.run_status import is_at_work
 from cse_cli.jobs.executor import Executor
+from cse_cli.jobs.tasks import POLL_SECONDS
 from cse_cli.recipe.errors import RecipeError
-from cse_cli.tracking.signals import in_one_line
-from cse_cli.training.build import Job
+from cse_cli.runs.claim import BusyError
+from cse_cli.runs.events import End
+from cse_cli.runs.lock import is_held
+from cse_cli.runs.record import STOP, About, lock_of
+from cse_cli.runs.signals import in_one_line, stop_if_asked
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.observer import Ending, SearchObserver
+from cse_cli.tuning.owner import Owner
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.parts import reason_of, with_parts
 from cse_cli.tuning.results import is_best_so_far, read_trial
-from cse_cli.tuning.storage import answering
-from cse_cli.tuning.study import BEGUN, OWN, REASON, RUNS, SAME_AS, budget, settled, state, values_of
+from cse_cli.tuning.samplers import is_same_point
+from cse_cli.tuning.storage import address, answering
+from cse_cli.tuning.study import BEGUN, OWN, REASON, RUNS, SAME_AS, budget, counts, settled, state, values_of
 from cse_cli.tuning.trial import TrialRuns
-from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
+from registry.errors import CseError, DiskError, MissingError, RunFailedError, StopRequested, TrackingError
 
 MOST_FAILURES = 5
-"""Trials failed one after the other, with none complete before, that end a search."""
-_LEAVE_SECONDS = 30.0
-"""How long the processes of a driver that was killed may take to end their runs."""
+"""Trials that fail while this process searches, with none complete, before it gives up."""
 
 
 class Driver:
-    """Keeps an executor at work until a study's budget is done.
+    """Keeps an executor busy until the budget of a study is spent.
 
     Args:
-        study: As `open_study` returns it; no other process drives it.
-        config: Of the search.
-        executor: Does the runs.
-        parent: The search's run in the tracking store.
-        observer: Of everything.
+        study: The study, as `open_study` returns it.
+        config: The search.
+        executor: Executor of the runs.
+        parent: Record of the search.
+        observer: Observer of everything.
     """
 
     def __init__(
-        self,
-        study: Study,
-        config: SearchConfig,
-        executor: Executor,
-        parent: str | None,
-        observer: SearchObserver,
+        self, study: Study, config: SearchConfig, executor: Executor, parent: About, observer: SearchObserver
     ) -> None:
         self._base = config.load_base()
         recipe = self._base.recipe
@@ -73,58 +70,83 @@ class Driver:
         self._points = samplers.all_points(config.parameters)
         self._parts = [parameter for parameter in config.parameters if parameter.part]
         self._until = None if config.timeout is None else time.monotonic() + config.timeout
-        self._interrupted = deque(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
+        self._owner = Owner(study, address(config.storage, config.name))
         self._open: dict[int, TrialRuns] = {}
-        self._at_work: dict[Future[Result], TrialRuns] = {}
-        self._failures = 0
+        self._running: dict[Future[Result], TrialRuns] = {}
+        self._failed_before = counts(study.get_trials(deepcopy=False))["failed"]
         study.pruner = samplers.make_pruner(self.config, recipe.train.steps, recipe.train.evaluate_every)
 
     def drive(self) -> Ending:
-        """Do trials until none is left to begin, and return why.
+        """Do trials until none is left, and return why.
 
         Raises:
-            TrackingError: The storage does not answer any more.
-            RunFailedError: Trials fail one after the other.
-            CseError: The recipe's own values cannot be run, or nothing can be on this machine.
+            StopRequested: If `cse runs stop` ended the search.
+            TrackingError: If the storage stops answering.
+            RunFailedError: If trials fail one after the other.
+            CseError: If the recipe's own values, or any values, cannot be run on this machine.
         """
-        with answering(self.config.storage, self.config.name):
+        with answering(self.config.storage, self.config.name), self._owner:
             try:
                 while True:
-                    tracking.stop_if_asked()
+                    self._stop_if_asked()
                     ending = self._begin_trials()
-                    if not self._at_work:
-                        return ending or "exhausted"
-                    self._executor.wait()
-                    for future in [future for future in self._at_work if future.done()]:
-                        self._go_on(self._at_work.pop(future), future)
+                    if self._running:
+                        self._executor.wait()
+                        for future in [future for future in self._running if future.done()]:
+                            self._go_on(self._running.pop(future), future)
+                    elif ending is not None:
+                        return ending
+                    else:
+                        time.sleep(POLL_SECONDS)  # others do the rest
             finally:
                 for runs in self._open.values():
-                    runs.jobs.close()
+                    runs.end("stopped")
+
+    def _stop_if_asked(self) -> None:
+        stop_if_asked()
+        if (self._parent.path / STOP).exists():
+            name = self.config.name
+            raise StopRequested(
+                f"search '{name}' was stopped by `cse runs stop`", f"continue it: cse tune --join {name}"
+            )
 
     def _begin_trials(self) -> Ending | None:
-        """Begin trials while there is room for them; return why there will be no more."""
+        """Begin trials while slots are free. Return why none is left, or None if others may still leave some."""
         while len(self._open) < self._executor.slots:
             if self._until is not None and time.monotonic() >= self._until:
                 return "timeout"
-            trials = self.study.get_trials(deepcopy=False)
-            if len(settled(trials)) + len(self._open) >= self._budget:
-                return "budget"
-            if self._interrupted:
-                trial = self._take_up(self._interrupted.popleft())
-            elif self._has_more(trials):
-                trial = self._ask(trials)
-            else:
-                return "exhausted"
-            if not self._choose_values(trial):
-                refused = REASON in trial.user_attrs
-                frozen = self.study.tell(trial, state=TrialState.PRUNED if refused else TrialState.FAIL)
-                if refused:
-                    self._observer.trial_refused(read_trial(frozen))
-                continue
+            with self._owner.choosing:
+                trial, ending = self._choose()
+            if trial is None:
+                return ending
             self._observer.trial_began(trial.number, trial.params)
             self._open[trial.number] = runs = TrialRuns(self.config, self._parent, trial)
             self._go_on(runs)
         return None
+
+    def _choose(self) -> tuple[Trial | None, Ending | None]:
+        """Return a trial with its values, which is this process's, or else why there is none."""
+        while True:
+            trials = self.study.get_trials(deepcopy=False)
+            others = [one for one in trials if one.state == TrialState.RUNNING and one.number not in self._open]
+            if left := next((one for one in others if self._is_left(one)), None):
+                trial = self._take_over(left)
+            elif ending := self._ending(trials, len(others) + len(self._open)):
+                return None, None if any(self._owner.owned(one) != "elsewhere" for one in others) else ending
+            else:
+                trial = self._ask(trials)
+            if self._choose_values(trial):
+                return trial, None
+            refused = REASON in trial.user_attrs
+            frozen = self.study.tell(trial, state=TrialState.PRUNED if refused else TrialState.FAIL)
+            if refused:
+                self._observer.trial_refused(read_trial(frozen))
+
+    def _ending(self, trials: list[FrozenTrial], running: int) -> Ending | None:
+        """Return why no trial is created any more, or None."""
+        if len(settled(trials)) + running >= self._budget:
+            return "budget"
+        return None if self._has_more(trials) else "exhausted"
 
     def _has_more(self, trials: list[FrozenTrial]) -> bool:
         """Return whether a trial is left to begin; queue one where chance would hardly find the last points."""
@@ -144,34 +166,35 @@ class Driver:
     def _ask(self, trials: list[FrozenTrial]) -> Trial:
         config = self.config.model_copy(update={"sampler": "random"}) if _is_stuck(trials) else self.config
         self.study.sampler = samplers.make_sampler(config, self._space, len(trials))
-        return self.study.ask()
+        trial = self.study.ask()
+        self._owner.sign(trial)
+        return trial
 
-    def _take_up(self, left: FrozenTrial) -> Trial:
-        """Return a trial that another driver has left, once nobody is at its runs any more."""
+    def _is_left(self, trial: FrozenTrial) -> bool:
+        """Return whether a trial's process has ended, and the processes that it started have left its runs."""
+        runs = trial.user_attrs.get(RUNS, {}).values()
+        return self._owner.owned(trial) == "left" and not any(is_held(lock_of(run_id)) for run_id in runs)
+
+    def _take_over(self, left: FrozenTrial) -> Trial:
+        """Return a trial that another process left."""
         self._observer.resumed(left.number)
-        until = time.monotonic() + _LEAVE_SECONDS
-        for run_id in left.user_attrs.get(RUNS, {}).values():
-            while is_at_work(run_id):
-                if time.monotonic() > until:
-                    raise CseError(
-                        f"run {run_id[:8]} of trial {left.number} is still going on", "end its process first"
-                    )
-                time.sleep(0.2)
         self.study.sampler = samplers.make_sampler(self.config, self._space, left.number)
         trial = Trial(self.study, left._trial_id)
+        self._owner.sign(trial)
         trial.set_user_attr(BEGUN, time.time())
         return trial
 
     def _choose_values(self, trial: Trial) -> bool:
-        """Give a trial its values; return whether it is to be run: its parts fit, and none has had the values yet."""
+        """Give a trial its values. Return whether it is to be run: its parts fit, and no trial has had its values."""
         own = OWN in trial.user_attrs
         self._suggest(trial, self._parts, own=own)
         reason = None if own else self._refusal(trial)
         if reason is None:
             self._suggest(trial, [one for one in self.config.parameters if not one.part], own=own)
-        for other in [] if own else self.study.get_trials(deepcopy=False):
-            counts = state(other) is not None or (other.state == TrialState.RUNNING and other.number != trial.number)
-            if counts and samplers.is_same_point(other.params, trial.params):
+        for other in self.study.get_trials(deepcopy=False):
+            begun = other.state == TrialState.RUNNING and other.number < trial.number
+            counted = begun or (state(other) is not None and other.number != trial.number)
+            if counted and (OWN in other.user_attrs or not own) and is_same_point(other.params, trial.params):
                 trial.set_user_attr(SAME_AS, other.number)
                 return False
         if reason is not None:
@@ -185,7 +208,7 @@ class Driver:
                 samplers.suggest(trial, parameter.name, self._space[parameter.name])
 
     def _refusal(self, trial: Trial) -> str | None:
-        """Return why the parts of a trial do not fit together; None where they do."""
+        """Return why the parts of a trial do not fit together, or None if they do."""
         try:
             with_parts(self._base, self._parts, trial.params)
         except RecipeError as error:
@@ -193,33 +216,38 @@ class Driver:
         return None
 
     def _go_on(self, runs: TrialRuns, ended: Future[Result] | None = None) -> None:
-        """Submit the next run of a trial, or tell the study what became of it."""
+        """Take the end of a trial's run, then submit the next run or end the trial."""
         try:
-            job = _next_job(runs, ended)
-        except StopIteration as end:
-            self._settle(runs, TrialState.COMPLETE, end.value)
-        except Pruned:
-            self._settle(runs, TrialState.PRUNED)
+            if ended is not None:
+                runs.take(ended.result())
+            job = runs.next_job()
+        except Pruned as error:
+            self._settle(runs, TrialState.PRUNED, "pruned", str(error))
+        except BusyError:  # a process that a killed one started still ends the run
+            time.sleep(POLL_SECONDS)
+            self._go_on(runs)
         except Exception as error:
             if _ends_search(error, runs.trial):
                 raise
             runs.trial.set_user_attr(REASON, in_one_line(error))
-            runs.discard_checkpoints()
-            self._settle(runs, TrialState.FAIL)
+            self._settle(runs, TrialState.FAIL, "failed", in_one_line(error))
         else:
-            alone = self._executor.one_by_one
-            inner = self._observer.observer_of(runs.trial.number, alone=alone)
-            self._at_work[self._executor.submit(job, runs.observer(job.seed, inner))] = runs
+            if job is None:
+                self._settle(runs, TrialState.COMPLETE, "finished")
+            else:
+                inner = self._observer.observer_of(runs.trial.number, alone=self._executor.one_by_one)
+                self._running[self._executor.submit(job, runs.observer(job.seed, inner))] = runs
 
-    def _settle(self, runs: TrialRuns, became: TrialState, score: float | None = None) -> None:
+    def _settle(self, runs: TrialRuns, became: TrialState, kind: End, reason: str = "") -> None:
         del self._open[runs.trial.number]
-        frozen = self.study.tell(runs.trial, score, became)
+        runs.end(kind, reason)
+        frozen = self.study.tell(runs.trial, runs.score if kind == "finished" else None, became)
         trials = self.study.get_trials(deepcopy=False)
         trial = read_trial(frozen)
         self.ran += 1
-        self._failures = self._failures + 1 if became == TrialState.FAIL else 0
-        self._observer.trial_ended(trial, is_best_so_far(frozen, trials))
-        if self._failures >= MOST_FAILURES and all(one.state != TrialState.COMPLETE for one in trials):
+        self._observer.trial_ended(trial, is_best_so_far(frozen, trials), len(settled(trials)))
+        count = counts(trials)
+        if not count["complete"] and count["failed"] - self._failed_before >= MOST_FAILURES:
             raise RunFailedError(
                 f"the last {MOST_FAILURES} trials failed, and none is complete; the last one: {trial.reason}",
                 "try the recipe by itself with `cse run`, or narrow the range",
@@ -229,21 +257,6 @@ class Driver:
 def _is_stuck(trials: list[FrozenTrial]) -> bool:
     """Return whether the sampler has just suggested known values: it would suggest them again."""
     return bool(trials) and SAME_AS in trials[-1].user_attrs
-
-
-def _next_job(runs: TrialRuns, ended: Future[Result] | None) -> Job:
-    """Return the next job of a trial, whose last one has ended.
-
-    Raises:
-        StopIteration: There is none; its value is the score.
-        Exception: The trial has no score.
-    """
-    if ended is None:
-        if (reason := runs.trial.user_attrs.get(REASON)) is not None:  # its driver was killed before it told
-            raise RunFailedError(reason)
-        return next(runs.jobs)
-    error = ended.exception()
-    return runs.jobs.send(ended.result()) if error is None else runs.jobs.throw(error)
 
 
 def _ends_search(error: Exception, trial: Trial) -> bool:

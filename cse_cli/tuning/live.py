@@ -72,10 +72,10 @@ class TuneScreen(Screen, SearchObserver):
         """Remember which trial is running."""
         self._trial = f"trial {number}: {_named(values) or 'its own values'}"
 
-    def trial_ended(self, trial: Trial, best: bool) -> None:
-        """Print what came of a trial, and how long the rest will take."""
+    def trial_ended(self, trial: Trial, best: bool, done: int) -> None:
+        """Print the score of a trial, and how long the rest will take this process."""
         self._close()
-        self._finished += 1
+        self._finished = done
         seconds = trial.seconds or 0.0
         self._took.append(seconds)
         what = "the recipe's own" if trial.own else _named(trial.values)
@@ -102,8 +102,8 @@ class TuneScreen(Screen, SearchObserver):
         return score if narrow else f"{escape(self._metric)} {score}"
 
     def resumed(self, number: int) -> None:
-        """Print which trial goes on."""
-        self._line(f"[dim]trial {number} was interrupted; it goes on[/dim]")
+        """Print which trial is resumed."""
+        self._line(f"[dim]trial {number} was interrupted; it is resumed[/dim]")
 
     def interrupted(self, name: str) -> None:
         """Print how to go on."""

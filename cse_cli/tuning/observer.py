@@ -27,14 +27,14 @@ class SearchObserver(SilentObserver):
     def trial_began(self, number: int, values: Mapping[str, Value]) -> None:
         """A trial begins."""
 
-    def trial_ended(self, trial: Trial, best: bool) -> None:
-        """A trial came to its end; `best`: none that was complete before was as good."""
+    def trial_ended(self, trial: Trial, best: bool, done: int) -> None:
+        """A trial ended, and `done` trials of the study have; `best`: none that was complete before was as good."""
 
     def trial_refused(self, trial: Trial) -> None:
         """The parts of a trial do not fit together; it is not run and does not count."""
 
     def resumed(self, number: int) -> None:
-        """A trial that an interrupted command had begun goes on."""
+        """A trial that another process left is resumed."""
 
     def interrupted(self, name: str) -> None:
         """The search was stopped; the study is kept under this name."""

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.core.formatting import parse_duration
-from cse_cli.core.paths import home, runs
+from cse_cli.core.paths import home
 from cse_cli.jobs.request import RunRequest, parse_seeds, parse_tags
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import find
 from cse_cli.recipe.load import LoadedRecipe, load
+from cse_cli.runs.index import all_runs
 from cse_cli.tuning.config import SearchConfig, dev_metric
 from cse_cli.tuning.samplers import check_names
 from cse_cli.tuning.space import search_space
@@ -60,7 +61,8 @@ class SearchOptions:
         as_json: Print one JSON document.
         quiet: Show results and errors alone.
         tags: `key=value` texts.
-        experiment: In which runs are recorded.
+        experiment: Group in which runs are recorded, the experiment in MLflow.
+        accept_changed: Keep trials that other code made.
     """
 
     recipe: str | None = None
@@ -89,6 +91,7 @@ class SearchOptions:
     quiet: bool = False
     tags: Sequence[str] = ()
     experiment: str | None = None
+    accept_changed: bool = False
 
     def request(self) -> RunRequest:
         """Return where runs are done.
@@ -114,7 +117,7 @@ class SearchOptions:
             "set": self.overrides, "unset": self.unset, "trials": self.trials, "timeout": self.timeout,
             "sampler": self.sampler, "pruner": self.pruner, "seeds": self.seeds, "steps": self.steps,
             "name": self.name, "join": self.join, "workers": self.workers, "on": self.on, "tag": self.tags,
-            "experiment": self.experiment,
+            "experiment": self.experiment, "accept-changed": self.accept_changed,
         }  # fmt: skip
         for option, value in searching.items():
             if value and option not in allowed:
@@ -177,6 +180,7 @@ def resolve_options(
         join=options.join is not None,
         tags=parse_tags(options.tags) or defaults.tags,
         experiment=options.experiment or defaults.experiment,
+        accept_changed=options.accept_changed,
     )
     check_names(config)
     return (config if config.name else config.model_copy(update={"name": _name(config, loaded)})), loaded
@@ -213,6 +217,7 @@ def _seeds(text: str | None) -> tuple[int, ...]:
 def _name(config: SearchConfig, loaded: LoadedRecipe) -> str:
     """Return a name that the same question always has, so that the same command goes on with its study."""
     asked: Any = identity(loaded.recipe, config.parameters, config.seeds, config.steps)
+    asked["experiment"] = asked["experiment"]["settings"]  # the rest is not known before the text is downloaded
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:6]
     always = [one for one in config.parameters if one.when is None]
     keys = [next(key for key in reversed(one.name.split(".")) if not key.isdigit()) for one in always]
@@ -275,17 +280,11 @@ def _settings(file: Path) -> dict[str, Any]:
 
 
 def _last_run() -> str | None:
-    """Return the recipe of the youngest run of this state directory whose file is still there."""
-    found: list[tuple[float, Path]] = []
-    for file in runs().glob("*/run.json"):
-        with suppress(OSError):  # another process deletes it
-            found.append((file.stat().st_mtime, file))
-    for _, file in sorted(found, reverse=True):
-        with suppress(OSError, ValueError, KeyError, TypeError):  # half written, or by another version
-            content = json.loads(file.read_text(encoding="utf-8"))
-            name, source = str(content["recipe"]), Path(content["source"])
-            if source.is_file():
-                return reference(name, source)
+    """Return the recipe of the newest run of this state directory whose file still exists."""
+    for run in all_runs():
+        name, source = run.about.recipe, Path(run.about.source)
+        if name and source.is_absolute() and source.is_file():
+            return reference(name, source)
     return None
 
 

@@ -11,10 +11,10 @@ from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel, ConfigDict, Field
 
 from cse_cli.analysis.evidence import p_text, seeds_text
-from cse_cli.core.multiple import correct_named
-from cse_cli.core.stats import FIRST_LOOK, LEVEL, Paired, p_at_any_look
-from cse_cli.jobs.driver import is_driven
-from cse_cli.tuning.lease import is_leased
+from cse_cli.core.identity import Mode
+from cse_cli.core.multiple import Corrected, correct_named, judge_together
+from cse_cli.core.stats import LEVEL, Paired
+from cse_cli.tuning.owner import owned
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.ranges import Value
 from cse_cli.tuning.storage import address, study_names
@@ -24,6 +24,7 @@ from cse_cli.tuning.study import (
     RUN,
     State,
     Study,
+    accepted,
     budget,
     load_study,
     metric,
@@ -51,7 +52,7 @@ class Trial(BaseModel):
             the trial's parts have no such parameter.
         own: Whether it has the recipe's own values.
         reason: Why it failed, or why its parts do not fit together.
-        run_id: In the tracking store.
+        run_id: ID of its run, or with several seeds of the record that summarizes them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -75,6 +76,8 @@ class Confirmation(BaseModel):
         main: Metric the search maximised; of the others in `paired`, nothing was maximised.
         paired: "evaluator.metric" → the recipe's own (first) and the found values (second), seed by seed.
         looks: Numbers of seeds at which these values have been compared, this one included.
+        mode: "planned" if the seeds of both sides are exactly those of a plan that was recorded before the first of
+            them started; otherwise the test holds however often seeds were added.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -84,15 +87,12 @@ class Confirmation(BaseModel):
     main: str
     paired: dict[str, Paired]
     looks: tuple[int, ...] = ()
+    mode: Mode = "anytime"
 
     @property
     def p_values(self) -> dict[str, float | None]:
-        """Metric → p that holds however often was looked; the other metrics are tested where the main one differs."""
-        alone = {
-            name: None if over.p is None else p_at_any_look(over.p, len(over.seeds))
-            for name, over in self.paired.items()
-        }
-        return correct_named(alone, self.main)
+        """Metric → p of the mode. The other metrics are tested if the main one differs."""
+        return correct_named({name: over.p_in(self.mode) for name, over in self.paired.items()}, self.main)
 
     @property
     def confirmed(self) -> bool:
@@ -104,9 +104,18 @@ class Confirmation(BaseModel):
         """Return it with the looks of an earlier confirmation of the same values, and its own."""
         known = set() if earlier is None else {*earlier.looks, len(earlier.paired[earlier.main].seeds)}
         looks = sorted(known | {len(self.paired[self.main].seeds)})
-        p_values = self.p_values
-        paired = {name: over.model_copy(update={"p_adjusted": p_values[name]}) for name, over in self.paired.items()}
+        names = sorted(self.paired, key=lambda name: name != self.main)
+        (corrected,) = judge_together([[self.paired[name].p_in(self.mode) for name in names]])
+        tests = dict(zip(names, corrected, strict=True))
+        paired = {name: _judged(over, tests[name], self.mode) for name, over in self.paired.items()}
         return self.model_copy(update={"looks": tuple(looks), "paired": paired})
+
+
+def _judged(over: Paired, test: Corrected | None, mode: Mode) -> Paired:
+    """Return a metric's comparison with its corrected p-value, and with the interval that belongs to it."""
+    if test is None:
+        return over
+    return over.judged(mode, test.p, test.level if test.tested else 0.0, test.level)
 
 
 class Search(BaseModel):
@@ -125,7 +134,8 @@ class Search(BaseModel):
         unset: `--unset` keys of every trial.
         importance: Parameter that all trials have → its share in what sets good trials apart; nothing where that
             cannot be said.
-        run_id: Of the study in the tracking store.
+        run_id: ID of the record of the search.
+        accepted: Code that changed during the search, such as "code of losses.info_nce", with `--accept-changed`.
         updated: When its last trial ended, in ISO form.
     """
 
@@ -146,6 +156,7 @@ class Search(BaseModel):
     trials: tuple[Trial, ...]
     importance: dict[str, float] = Field(default_factory=dict)
     run_id: str | None = None
+    accepted: tuple[str, ...] = ()
     updated: str | None = None
     confirmation: Confirmation | None = None
 
@@ -201,7 +212,6 @@ def read_search(study: Study, storage: str | None = None) -> Search:
         storage: Its address as given; the password is left out of what is returned.
     """
     config, place = stored_config(study), address(storage, study.study_name)
-    driven = is_driven("search", place.driven(study.study_name)) or is_leased(study)
     kept = study.user_attrs.get(_CONFIRMATION)
     ended = [trial.datetime_complete for trial in study.get_trials(deepcopy=False) if trial.datetime_complete]
     return Search(
@@ -216,9 +226,10 @@ def read_search(study: Study, storage: str | None = None) -> Search:
         overrides=config.overrides,
         unset=config.unset,
         parameters=config.parameters,
-        trials=tuple(read_trials(study, driven=driven)),
+        trials=tuple(read_trials(study, storage)),
         importance=importances(study),
         run_id=run_of(study),
+        accepted=tuple(accepted(study)),
         updated=max(ended).astimezone().isoformat(timespec="seconds") if ended else None,
         confirmation=None if kept is None else Confirmation.model_validate_json(kept),
     )
@@ -235,17 +246,17 @@ def list_searches(storage: str | None) -> list[Search]:
     return sorted(found, key=lambda search: search.updated or "", reverse=True)
 
 
-def read_trials(study: Study, *, driven: bool = False) -> list[Trial]:
+def read_trials(study: Study, storage: str | None = None) -> list[Trial]:
     """Return every trial that counts, runs, or was interrupted, in order.
 
     Args:
-        study: Whose trials.
-        driven: Whether a process is at those that have begun.
+        study: The study.
+        storage: Its address as given.
     """
-    trials = study.get_trials(deepcopy=False)
+    place = address(storage, study.study_name)
     return [
-        read_trial(trial, "running" if driven else "interrupted")
-        for trial in trials
+        read_trial(trial, "interrupted" if owned(trial, place, study.study_name) == "left" else "running")
+        for trial in study.get_trials(deepcopy=False)
         if trial.state == TrialState.RUNNING or state(trial) is not None
     ]
 
@@ -270,7 +281,7 @@ def read_trial(trial: FrozenTrial, unsettled: State = "running") -> Trial:
 
 
 def _seconds(trial: FrozenTrial) -> float:
-    """Return how long a trial took, since it was last gone on with."""
+    """Return how long a trial took since it was last resumed."""
     if trial.datetime_complete is None or trial.datetime_start is None:
         return 0.0
     begun: float = trial.user_attrs.get(BEGUN, trial.datetime_start.timestamp())
@@ -342,17 +353,15 @@ def confirmation_sentence(confirmation: Confirmation) -> str:
     seeds = f"{len(over.seeds)} fresh seed{'' if len(over.seeds) == 1 else 's'}"
     gain = f"{over.difference:+.2f} {confirmation.main} with {seeds}".replace("-", "−", 1 if over.difference < 0 else 0)
     p = confirmation.p_values[confirmation.main]
-    looked = _looked(confirmation.looks)
+    looked = f"{', planned' if confirmation.mode == 'planned' else ''}{_looked(confirmation.looks)}"
     if confirmation.confirmed:
         return f"confirmed: {gain} ({'the same with each' if p is None else p_text(p)}{looked})"
     if over.difference <= 0:
         return f"not confirmed: {gain}, so no gain at all"
     if p is None:
         return f"not confirmed: {gain}, which has no spread to test with"
-    if len(over.seeds) < FIRST_LOOK:
-        return f"not confirmed: {gain} may be chance: it is tested from {FIRST_LOOK} seeds on"
     needed = over.seeds_needed
-    more = "" if needed is None else f"; to tell a gain of this size in one look takes {seeds_text(needed)} seeds"
+    more = "" if needed is None else f"; a gain of this size takes {seeds_text(needed)} seeds"
     return f"not confirmed: {gain} may be chance ({p_text(p)}{looked}){more}"
 
 

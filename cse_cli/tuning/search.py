@@ -1,58 +1,41 @@
-"""What the forms of `cse tune` do: search, look at a study, list studies; and the search's record in MLflow.
-
-Runs of trials lie below the search's run; its figures are its artifacts.
-"""
+"""What the forms of `cse tune` do: search, show a study, list studies."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime
-from pathlib import Path
 
-from cse_cli import tracking
 from cse_cli.core.devices import choose
 from cse_cli.core.paths import require_home
-from cse_cli.jobs.driver import sole_driver
+from cse_cli.data.requirements import fetch
 from cse_cli.jobs.placement import place_runs
 from cse_cli.jobs.request import RunRequest
-from cse_cli.tracking import location, tags
+from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.recipe.requirements import requirements
+from cse_cli.runs.record import STOP, RunRecord, last_end
+from cse_cli.runs.signals import Terminated, ending
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.confirm import confirm
 from cse_cli.tuning.driver import Driver
-from cse_cli.tuning.lease import lease
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.observer import Ending, SearchObserver
 from cse_cli.tuning.options import SearchOptions, resolve_options
-from cse_cli.tuning.parameter import Parameter
-from cse_cli.tuning.results import (
-    Confirmation,
-    Search,
-    importances,
-    keep_confirmation,
-    list_searches,
-    read_search,
-    read_trials,
+from cse_cli.tuning.owner import is_searched
+from cse_cli.tuning.record import (
+    draw_figures,
+    mirrored,
+    record_confirmation,
+    record_findings,
+    record_question,
+    take_search_record,
 )
-from cse_cli.tuning.samplers import pruner_name
+from cse_cli.tuning.results import Search, keep_confirmation, list_searches, read_search
 from cse_cli.tuning.save_recipe import check_file, save_recipe, tuned_recipe
 from cse_cli.tuning.storage import address, folder
-from cse_cli.tuning.study import (
-    Study,
-    budget,
-    counts,
-    find_study,
-    load_study,
-    metric,
-    open_study,
-    recipe_hash,
-    run_of,
-    set_run,
-    settled,
-)
+from cse_cli.tuning.study import Study, budget, find_study, load_study, open_study, settled
 from cse_cli.tuning.view import print_confirmation, print_search, print_searches, write_searches
-from registry.errors import CseError, UnknownNameError
+from registry.errors import CseError, StopRequested
 
 
 def search(options: SearchOptions) -> None:
@@ -117,137 +100,80 @@ def _show(study: Study, options: SearchOptions) -> None:
     elif options.confirm is not None and found.confirmation is not None:
         print_confirmation(found, found.confirmation)
     else:
-        # Drawn anew: the study may have gone on elsewhere.
-        print_search(found, _draw(study, lambda text: sys.stderr.write(f"warning: {text}\n")), options.save_best)
+        # Drawn anew: another process may have continued the study.
+        files = draw_figures(study, folder() / study.study_name, lambda text: sys.stderr.write(f"warning: {text}\n"))
+        print_search(found, files[0].parent if files else None, options.save_best)
     if options.save_best is not None:
         sys.stderr.write(f"wrote {options.save_best}\n")
 
 
 def _confirm(study: Study, found: Search, options: SearchOptions) -> None:
-    """Compare the best values with the recipe's own, and keep the result with the study and with its run."""
-    seeds, name = options.confirm or 0, address(options.storage, found.study).driven(found.study)
-    with TuneScreen(quiet=options.quiet) as screen, sole_driver("confirmation", name):
+    """Compare the best values with the recipe's own, and keep the result in the study and in the record."""
+    seeds = options.confirm or 0
+    with TuneScreen(quiet=options.quiet) as screen:
         try:
             confirmation = confirm(found, seeds, options.request(), screen).after(found.best_confirmation)
-        except (KeyboardInterrupt, tracking.Terminated):
+        except (KeyboardInterrupt, Terminated):
             screen.confirmation_interrupted(found.study, seeds)
             raise
         if confirmation != found.confirmation:
             keep_confirmation(study, confirmation)
             if found.run_id is not None:
-                _record_confirmation(found.run_id, confirmation, screen)
+                record_confirmation(found.run_id, confirmation, screen.warned)
 
 
 def run_search(config: SearchConfig, observer: SearchObserver) -> tuple[int, Ending]:
-    """Do a search's trials, in a new study or an existing one.
+    """Do the trials of a search, in a new study or an existing one.
 
     Returns:
-        How many trials this command did, and why no more.
+        The number of trials that this process did, and why it did no more.
 
     Raises:
-        CseError: It cannot be done, or another process does it; the message says why.
-        KeyboardInterrupt: It was stopped; the study is kept, and the same config goes on with it.
+        CseError: If it cannot be done.
+        KeyboardInterrupt: If it was stopped. The study is kept, and the same config continues it.
     """
     if config.on is None:
         choose(config.device)
-    place = address(config.storage, config.name)
-    with sole_driver("search", place.driven(config.name)):
-        study = open_study(config)
-        with lease(study) if place.file is None else nullcontext():
-            try:
-                return _drive(study, config, observer)
-            except (KeyboardInterrupt, tracking.Terminated):
-                observer.interrupted(config.name)
-                raise
+    base = config.load_base()
+    fetch(requirements(base.recipe), observer.downloading)
+    study = open_study(config)
+    try:
+        return _drive(study, config, base, observer)
+    except (KeyboardInterrupt, Terminated, StopRequested):
+        observer.interrupted(config.name)
+        raise
 
 
-def _drive(study: Study, config: SearchConfig, observer: SearchObserver) -> tuple[int, Ending]:
-    tracker, done = _open_run(study, config), len(settled(study.get_trials(deepcopy=False)))
+def _drive(study: Study, config: SearchConfig, base: LoadedRecipe, observer: SearchObserver) -> tuple[int, Ending]:
+    done = len(settled(study.get_trials(deepcopy=False)))
+    about, taken = take_search_record(study, config, base)
+    record = taken or RunRecord(about, None)
     request = RunRequest(device=config.device, workers=config.workers, on=config.on, patience=config.patience)
     placement = place_runs(max(0, budget(study) - done), request)
-    with tracking.ending(tracker or tracking.NullTracker()):
+    with mirrored(about) if taken else nullcontext(), ending(record):
+        if taken:  # a request to stop from before is void
+            (about.path / STOP).unlink(missing_ok=True)
+        record.started(device=config.device)
+        record_question(record, study, config)
         with placement.open() as executor:
             alone = executor.one_by_one and config.on is None
             where = f"on {choose(config.device).describe()}" if alone else placement.describe()
             observer.opened(config, done, budget(study), where, executor.slots)
-            driver = Driver(study, config, executor, run_of(study), observer)
-            ending = driver.drive()
-        if tracker is not None:
-            _record_findings(tracker, study, observer)
-    return driver.ran, ending
+            driver = Driver(study, config, executor, about, observer)
+            why = driver.drive()
+        _finish(record if taken else take_search_record(study, config, base)[1], study, config, observer)
+    return driver.ran, why
 
 
-def _open_run(study: Study, config: SearchConfig) -> tracking.Tracker | None:
-    """Open the search's run, made where it is new; None where another machine's store has it.
-
-    Raises:
-        TrackingError: The tracking store does not answer.
-    """
-    if (known := run_of(study)) is not None:
-        try:
-            return tracking.start("", {}, {}, known)
-        except UnknownNameError:
-            return None
-    params = {
-        "sampler": config.sampler,
-        "pruner": pruner_name(config),
-        "trials": str(budget(study)),
-        "metric": metric(study),
-        "storage": address(config.storage, config.name).shown,
-        **{f"space.{parameter.name}": _range(parameter) for parameter in config.parameters},
-    }
-    about = {tags.TUNE: config.name, tags.SUMMARY: "tuning", tags.RECIPE: config.recipe}
-    about |= {**config.tags, tags.RECIPE_HASH: recipe_hash(study)}
-    place = config.experiment or location.experiment(f"tune/{config.name}")
-    tracker = tracking.start(config.name, params, about, experiment=place)
-    set_run(study, tracker.run_id)
-    return tracker
-
-
-def _range(parameter: Parameter) -> str:
-    if parameter.choices is not None:
-        return ", ".join(map(str, parameter.choices))
-    step = "" if parameter.step is None else f" step {parameter.step:g}"
-    return f"{parameter.low:g}..{parameter.high:g}{' log' if parameter.log else ''}{step}"
-
-
-def _record_findings(tracker: tracking.Tracker, study: Study, observer: SearchObserver) -> None:
-    """Record counts, the best score, importances and figures."""
-    trials = study.get_trials(deepcopy=False)
-    metrics = {f"trials/{state}": float(count) for state, count in counts(trials).items()}
-    scores = [trial.score for trial in read_trials(study) if trial.state == "complete" and trial.score is not None]
-    if scores:
-        metrics["score/best"] = max(scores)
-    metrics |= {f"importance/{name}": share for name, share in importances(study).items()}
-    tracker.metrics(metrics, len(settled(trials)))
-    if (figures := _draw(study, observer.warned)) is not None:
-        tracker.folder(figures, "plots")
-
-
-def _draw(study: Study, warned: Callable[[str], object]) -> Path | None:
-    """Draw the figures of a study and return their folder; None where there are none, or they cannot be drawn."""
-    figures = folder() / study.study_name
-    try:
-        from cse_cli.tuning.plots import draw  # matplotlib
-
-        return figures if draw(study, figures) else None
-    except Exception as error:  # a figure that fails must not fail the search
-        warned(f"plots are missing: {type(error).__name__}: {error}")
-        return None
-
-
-def _record_confirmation(run_id: str, confirmation: Confirmation, observer: SearchObserver) -> None:
-    """Record the gain with fresh seeds in the search's run, where this machine's store has it."""
-    over, p = confirmation.paired[confirmation.main], confirmation.p_values[confirmation.main]
-    metrics = {"confirmation/gain": over.difference, "confirmation/seeds": float(len(over.seeds))}
-    if p is not None:
-        metrics["confirmation/p"] = p
-    try:
-        tracker = tracking.start("", {}, {}, run_id)
-    except UnknownNameError:
+def _finish(record: RunRecord | None, study: Study, config: SearchConfig, observer: SearchObserver) -> None:
+    """Record what was found and end the record, unless another process still searches: the last one ends it."""
+    if record is None:
         return
-    except CseError as error:
-        observer.warned(f"the search's run in MLflow does not have the confirmation: {error.message}")
-        return
-    with tracking.ending(tracker):
-        tracker.metrics(metrics, len(over.seeds))
+    place = address(config.storage, config.name)
+    if is_searched(study.get_trials(deepcopy=False), place, config.name):
+        record.close()
+    elif last_end(record.run_id) != "finished":
+        record_findings(record, study, observer.warned)
+        record.end("finished")
+    else:
+        record.close()

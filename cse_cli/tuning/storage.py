@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,10 +13,8 @@ from pathlib import Path
 from typing import Final
 
 import optuna
-from filelock import FileLock
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
-from optuna.storages import BaseStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -32,8 +31,6 @@ from registry.errors import CseError, TrackingError
 from registry.paths import expand_user, make_folder
 
 SUFFIX = ".db"
-_JOURNAL = ".journal"
-"""Of the files that earlier versions kept studies in."""
 _MAKING_SECONDS = 5.0
 _CONNECT_SECONDS = 8
 _BUSY_SECONDS = 60
@@ -80,13 +77,13 @@ class Address:
         whole = self.url.set(drivername=self.url.get_backend_name()).render_as_string(hide_password=False)
         return without_password(whole)
 
-    def driven(self, name: str) -> str:
-        """Return what the driver of a study kept here is known by."""
-        return name if self.own else f"{name} in {self.shown}"
+    def locks(self, name: str) -> Path:
+        """Return the directory of the lock files of a study that is kept here."""
+        return folder() / name / ("locks" if self.own else f"locks-{zlib.crc32(self.shown.encode()):08x}")
 
     def exists(self) -> bool:
         """Return whether there can be a study: without its file there is none."""
-        return self.file is None or self.file.exists() or _journal(self.own).exists()
+        return self.file is None or self.file.exists()
 
     def open(self) -> BaseStorage:
         """Open the storage, made on first use.
@@ -118,7 +115,6 @@ class Address:
         host, port = self.url.host, self.url.port or _PORTS.get(self.url.get_backend_name())
         if self.own and self.file is not None:
             make_folder(self.file.parent)
-            _take_over_journal(self.own, self.file)
             if _stays_empty(self.file):
                 warnings.warn(f"{self.file} is empty: its trials are lost, and the search begins anew", stacklevel=4)
         if host and port and not host.startswith("/"):
@@ -156,7 +152,7 @@ def address(storage: str | None, name: str) -> Address:
     if "://" not in storage:
         raise CseError(
             f"--storage: '{storage}' is not an address",
-            f"use sqlite:///{storage.removesuffix(_JOURNAL).removesuffix(SUFFIX)}.db, or leave out --storage",
+            f"use sqlite:///{storage.removesuffix(SUFFIX)}.db, or leave out --storage",
         )
     try:
         url = make_url(storage)
@@ -203,7 +199,7 @@ def folder() -> Path:
 def study_names(storage: str | None) -> list[str]:
     """Return the studies that a storage has; nothing is created."""
     if storage is None:
-        return sorted({path.name.removesuffix(end) for end in (SUFFIX, _JOURNAL) for path in folder().glob(f"*{end}")})
+        return sorted(path.name.removesuffix(SUFFIX) for path in folder().glob(f"*{SUFFIX}"))
     place = address(storage, "")
     return sorted(optuna.get_all_study_names(place.open())) if place.exists() else []
 
@@ -211,23 +207,3 @@ def study_names(storage: str | None) -> list[str]:
 def first_line(error: BaseException) -> str:
     """Return the first line of what a database says."""
     return without_password(str(error).strip().partition("\n")[0])
-
-
-def _journal(name: str) -> Path:
-    return folder() / f"{name}{_JOURNAL}"
-
-
-def _take_over_journal(name: str, file: Path) -> None:
-    """Copy the study that an earlier version kept in a journal, once."""
-    journal, draft = _journal(name), file.with_name(f".{file.name}.draft")
-    if file.exists() or not journal.exists():
-        return
-    with FileLock(folder() / "journals.lock"):
-        if file.exists() or not journal.exists():
-            return
-        draft.unlink(missing_ok=True)
-        kept = JournalStorage(JournalFileBackend(str(journal)))
-        with suppress(KeyError):  # the study was never made
-            optuna.copy_study(from_study_name=name, from_storage=kept, to_storage=f"sqlite:///{draft}")
-            draft.replace(file)
-        journal.rename(f"{journal}.copied")

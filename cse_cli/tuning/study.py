@@ -12,9 +12,12 @@ from optuna import Study as Study
 from optuna.trial import FrozenTrial, TrialState
 
 from cse_cli.core.formatting import differences
-from cse_cli.recipe.schema import Recipe, data_identity
+from cse_cli.core.identity import Difference, Identity
+from cse_cli.data.identity import Known, identify_known
+from cse_cli.recipe.schema import PROSE, Recipe, data_identity
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import ELSEWHERE, TRIALS, SearchConfig
+from cse_cli.tuning.owner import choosing
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.storage import address, folder, study_names
 from registry.errors import CseError, UnknownNameError, suggestion
@@ -24,6 +27,7 @@ _IDENTITY: Final = "cse:identity"
 _CONFIG: Final = "cse:plan"
 _BUDGET: Final = "cse:budget"
 _RUN: Final = "cse:run"
+_ACCEPTED: Final = "cse:accepted"
 
 # User attributes of a trial.
 OWN: Final = "own"
@@ -33,25 +37,24 @@ REASON: Final = "reason"
 SAME_AS: Final = "same_as"
 """Number of the trial that had the same values already: this one was not run."""
 RUNS: Final = "runs"
-"""Seed → run in the tracking store."""
+"""Seed → ID of its run."""
 SCORES: Final = "scores"
 """Seed → score."""
 RUN: Final = "run"
-"""Its own run in the tracking store."""
+"""ID of its run, or with several seeds of the record that summarizes them."""
 BEGUN: Final = "begun"
-"""When a driver has gone on with it, in seconds since 1970."""
+"""When a process resumed it, in seconds since 1970."""
 
 DIRECTION: Final = "maximize"
 State = Literal["complete", "pruned", "failed", "refused", "running", "interrupted"]
-_PROSE = {"title", "description", "paper", "tune"}
 _TABLE = re.compile(r"\{.*\}(?= → None$)|(?<=: None → )\{.*\}$")
 
 
 def open_study(config: SearchConfig) -> Study:
-    """Open a search's study, made where it is new; its budget becomes the config's, where that has one.
+    """Open the study of a search, and create it if it is new. The budget of the config, if it has one, becomes its own.
 
     Raises:
-        CseError: It asks another question, or is to be joined and does not exist.
+        CseError: If the study asks another question, or is to be joined and does not exist.
     """
     samplers.check_names(config)
     recipe = config.load_base().recipe
@@ -59,17 +62,17 @@ def open_study(config: SearchConfig) -> Study:
     place = address(config.storage, config.name)
     if config.join and config.name not in study_names(config.storage):
         load_study(config.storage, config.name)  # raises, naming similar ones
-    study = optuna.create_study(study_name=config.name, storage=place.open(), load_if_exists=True, direction=DIRECTION)
-    if (known := study.user_attrs.get(_IDENTITY)) is None:
-        _fill(study, config, asked)
-    else:
-        check_same_search(config.name, known, asked)
-        if config.trials is not None and config.trials != budget(study):
-            study.set_user_attr(_BUDGET, config.trials)
-    if config.sampler == "grid":
-        grid = samplers.grid_points(config.parameters, budget(study))
-        for point in samplers.untried(grid, [values_of(trial) for trial in study.get_trials(deepcopy=False)]):
-            study.enqueue_trial(point)
+    storage = place.open()
+    with choosing(place, config.name):
+        study = optuna.create_study(study_name=config.name, storage=storage, load_if_exists=True, direction=DIRECTION)
+        if (known := study.user_attrs.get(_IDENTITY)) is None:
+            _fill(study, config, asked)
+        else:
+            _go_on(study, config, known, asked)
+        if config.sampler == "grid":
+            grid = samplers.grid_points(config.parameters, budget(study))
+            for point in samplers.untried(grid, [values_of(trial) for trial in study.get_trials(deepcopy=False)]):
+                study.enqueue_trial(point)
     return study
 
 
@@ -83,6 +86,15 @@ def _fill(study: Study, config: SearchConfig, asked: dict[str, Any]) -> None:
     study.set_user_attr(_CONFIG, config.model_dump_json(exclude=ELSEWHERE))
     study.set_user_attr(_BUDGET, config.trials or TRIALS)
     study.set_user_attr(_IDENTITY, asked)
+
+
+def _go_on(study: Study, config: SearchConfig, known: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Check that a search is the one that its study was created for, and remember code that the user accepted."""
+    if changed := check_same_search(config.name, known, asked, accept_changed=config.accept_changed):
+        study.set_user_attr(_ACCEPTED, list(dict.fromkeys([*accepted(study), *changed])))
+        study.set_user_attr(_IDENTITY, asked)
+    if config.trials is not None and config.trials != budget(study):
+        study.set_user_attr(_BUDGET, config.trials)
 
 
 def load_study(storage: str | None, name: str) -> Study:
@@ -134,10 +146,7 @@ def stored_config(study: Study, storage: str | None = None) -> SearchConfig:
     text = study.user_attrs.get(_CONFIG)
     if text is None or _IDENTITY not in study.user_attrs:
         raise CseError(f"study '{study.study_name}' was not made by `cse tune`", "give this search another --name")
-    tables = json.loads(text)
-    if "knobs" in tables:  # the key of older studies
-        tables["parameters"] = tables.pop("knobs")
-    return SearchConfig(**{**tables, "storage": storage, "trials": budget(study)})
+    return SearchConfig(**{**json.loads(text), "storage": storage, "trials": budget(study)})
 
 
 def budget(study: Study) -> int:
@@ -147,7 +156,7 @@ def budget(study: Study) -> int:
 
 def recipe_hash(study: Study) -> str:
     """Return the hash of the recipe that a study starts from."""
-    return str(study.user_attrs[_IDENTITY]["recipe"])
+    return str(study.user_attrs[_IDENTITY]["experiment"]["settings"])
 
 
 def metric(study: Study) -> str:
@@ -155,14 +164,19 @@ def metric(study: Study) -> str:
     return str(study.user_attrs[_IDENTITY]["metric"])
 
 
+def accepted(study: Study) -> list[str]:
+    """Return which code changed during the search and was accepted, such as "code of losses.info_nce"."""
+    return list(study.user_attrs.get(_ACCEPTED, []))
+
+
 def run_of(study: Study) -> str | None:
-    """Return the study's run in the tracking store."""
+    """Return the ID of the study's record."""
     run: str | None = study.user_attrs.get(_RUN)
     return run
 
 
 def set_run(study: Study, run_id: str) -> None:
-    """Remember the study's run in the tracking store."""
+    """Remember the ID of the study's record."""
     study.set_user_attr(_RUN, run_id)
 
 
@@ -180,11 +194,11 @@ def identity(
         seeds: Of every trial.
         steps: Of training, where they are not the recipe's.
     """
-    settings = {key: value for key, value in recipe.resolved().items() if key not in _PROSE}
+    settings = {key: value for key, value in recipe.resolved().items() if key not in PROSE}
     settings["train"] = {key: value for key, value in settings["train"].items() if key != "seed"}
     settings["data"] = data_identity(settings["data"])
     return {
-        "recipe": recipe.hash(),
+        "experiment": identify_known(recipe).model_dump(),
         "direction": DIRECTION,
         "metric": recipe.evaluate.select,
         "seeds": list(seeds),
@@ -194,24 +208,58 @@ def identity(
     }
 
 
-def check_same_search(name: str, known: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
-    """Refuse to work on a study that asks another question.
+def check_same_search(
+    name: str, known: Mapping[str, Any], asked: Mapping[str, Any], *, accept_changed: bool = False
+) -> list[str]:
+    """Refuse to continue a study that asks another question.
+
+    Args:
+        name: Name of the study.
+        known: Identity of the study.
+        asked: Identity of the search that is to continue it.
+        accept_changed: Whether other code of the components is accepted.
+
+    Returns:
+        Accepted changes, such as "code of losses.info_nce".
 
     Raises:
-        CseError: Naming everything that differs.
+        CseError: It names everything that differs.
     """
     keys = ("direction", "metric", "seeds", "steps", "space")
-    changed = list(differences({key: known[key] for key in keys}, {key: ours[key] for key in keys}))
-    if known["recipe"] != ours["recipe"]:
-        told = [line for line in differences(known["settings"], ours["settings"]) if not line.startswith("train.steps")]
-        changed += told or ([] if changed else [f"recipe: {known['recipe']} → {ours['recipe']}"])
-    if changed:
+    changed = list(differences({key: known[key] for key in keys}, {key: asked[key] for key in keys}))
+    then, now = Known(**known["experiment"]), Known(**asked["experiment"])
+    if then.settings != now.settings:  # what it trains with differs too, and is named by the settings
+        lines = differences(known["settings"], asked["settings"])
+        named = [line for line in lines if not line.startswith("train.steps")]
+        changed += named or ([] if changed else [f"recipe: {then.settings} → {now.settings}"])
+        made = []
+    else:
+        made = _made_of(then, now)
+    code = [str(one) for one in made if one.part == "code"]
+    if changed := [*changed, *(str(one) for one in made if one.part != "code")]:
         # Of a table that one side lacks, the name says enough.
-        lines = "\n  ".join(_TABLE.sub("{…}", line) for line in changed)
+        listed = "\n  ".join(_TABLE.sub("{…}", line) for line in [*changed, *code])
         raise CseError(
-            f"study '{name}' asks another question:\n  {lines}",
-            f"put that back to go on with '{name}', or give this search another --name",
+            f"study '{name}' asks another question:\n  {listed}",
+            f"undo that to continue '{name}', or give this search another --name",
         )
+    if code and not accept_changed:
+        raise CseError(
+            f"the trials of study '{name}' were made by other code:\n  " + "\n  ".join(code),
+            "--name NEW starts a search that runs them again; --accept-changed keeps them and continues",
+        )
+    return code
+
+
+def _made_of(then: Known, now: Known) -> list[Difference]:
+    """Return how text, weights and code differ. What one side does not know is taken to be the same."""
+    return _filled(then, now).differences(_filled(now, then))
+
+
+def _filled(known: Known, other: Known) -> Identity:
+    text = known.text if known.text is not None else other.text
+    weights = {place: digest or other.weights.get(place) or "" for place, digest in known.weights.items()}
+    return Identity(settings=known.settings, text=text or "", weights=weights, code=known.code)
 
 
 # What became of trials.
@@ -228,13 +276,9 @@ def state(trial: FrozenTrial) -> State | None:
 
 
 def reason(trial: FrozenTrial) -> str | None:
-    """Return why a trial failed or was refused; None where it was not, or where an earlier version repeated it."""
-    if trial.state not in (TrialState.FAIL, TrialState.PRUNED):
-        return None
-    if REASON not in trial.user_attrs and trial.user_attrs.get("losses", 0) > 1:
-        return "its process was ended 3 times"  # given up by an earlier version
-    found: str | None = trial.user_attrs.get(REASON)
-    return found
+    """Return why a trial failed or was refused, or None."""
+    ended = trial.state in (TrialState.FAIL, TrialState.PRUNED)
+    return trial.user_attrs.get(REASON) if ended else None
 
 
 def settled(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:

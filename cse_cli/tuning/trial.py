@@ -1,145 +1,155 @@
-"""One trial of a recipe: a run per seed, one after the other, its dev scores reported to Optuna."""
+"""One trial of a search: a run for each seed, one after the other, whose dev scores are reported to Optuna."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Mapping
 from statistics import fmean, pstdev
+from uuid import uuid4
 
 import optuna
 
-from cse_cli import tracking
 from cse_cli.core.console import Observer, Pruned, RunInfo
+from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import RunFolder, find, is_finished
 from cse_cli.evaluation.evaluate import score
-from cse_cli.jobs.executor import discard_checkpoints
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.tracking import tags
-from cse_cli.tracking.reader import close_run, result_of
-from cse_cli.tracking.signals import in_one_line
-from cse_cli.tracking.store import REFUSED
-from cse_cli.training import run as recording
+from cse_cli.runs.events import End
+from cse_cli.runs.record import ABOUT, About, RunRecord, delete_checkpoints, folder_of, last_end
 from cse_cli.training.build import Job
+from cse_cli.training.recording import about_run
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.parameter import settings_of
+from cse_cli.tuning.record import take_record
 from cse_cli.tuning.samplers import pruner_name
-from cse_cli.tuning.study import OWN, RUN, RUNS, SCORES
-from registry.errors import CseError, RunFailedError
-
-Jobs = Generator[Job, Result, float]
-"""Yields a job, is sent its result, and so on; returns a score. What ended a job in place of a result is thrown."""
+from cse_cli.tuning.study import OWN, REASON, RUN, RUNS, SCORES
+from registry.errors import RunFailedError
 
 
 class TrialRuns:
     """The runs of one trial.
 
-    A trial that a driver has left is gone on with: results of its runs are read, and an unfinished one is resumed.
+    A trial that another process left is continued: the claim of a run returns the result of a finished one, and resumes
+    an unfinished one.
 
     Args:
-        config: What is searched.
-        parent: The search's run in the tracking store.
-        trial: Has its values.
+        config: The search.
+        parent: Record of the search.
+        trial: The trial. It has its values.
     """
 
-    def __init__(self, config: SearchConfig, parent: str | None, trial: optuna.Trial) -> None:
-        self.config = config
+    def __init__(self, config: SearchConfig, parent: About, trial: optuna.Trial) -> None:
         self.trial = trial
+        self._config = config
+        self._parent = parent
         # What tells trials apart comes first: lists of runs show the beginning of a name.
-        self.name = f"trial {trial.number} of {config.name}"
-        self.jobs = self._mean_over_seeds(parent) if len(config.seeds) > 1 else self._only_seed(parent)
-        self._tags = {**config.tags, tags.TUNE: config.name, tags.TRIAL: str(trial.number)}
+        self._name = f"trial {trial.number} of {config.name}"
+        self._scores: dict[str, float] = dict(trial.user_attrs.get(SCORES, {}))
+        self._summary: RunRecord | None = None
+
+    @property
+    def score(self) -> float:
+        """Mean of the scores of its seeds."""
+        return fmean(self._scores.values())
+
+    def next_job(self) -> Job | None:
+        """Return the run of the next seed, or None if every seed has a score.
+
+        Raises:
+            RunFailedError: If the trial failed before.
+            CseError: If its values do not make a valid recipe.
+        """
+        if (reason := self.trial.user_attrs.get(REASON)) is not None:  # its process was killed before it reported this
+            raise RunFailedError(reason)
+        seed = next((seed for seed in self._config.seeds if str(seed) not in self._scores), None)
+        if seed is None:
+            return None
+        loaded, several = self._load(seed), len(self._config.seeds) > 1
+        if several and self._summary is None:
+            self._open_summary(loaded)
+        summary = self.trial.user_attrs[RUN] if several else self._parent.run_id
+        name = f"seed {seed} of {self._name}" if several else self._name
+        begun = self.trial.user_attrs.get(RUNS, {}).get(str(seed))
+        resume = begun if begun is not None and _is_unfinished(begun) else None
+        return self._job(loaded, seed, parent=summary, run_name=name, resume=resume)
+
+    def take(self, result: Result) -> None:
+        """Take the result of a run.
+
+        Raises:
+            Pruned: If the other trials are better with the same seeds.
+            RunFailedError: If the dev score is NaN.
+        """
+        self._scores[str(result.seed)] = _selected_score(result)
+        if len(self._config.seeds) > 1:
+            self._report(len(self._scores) - 1)
+        else:
+            self._remember(result)
 
     def observer(self, seed: int, inner: Observer) -> Observer:
-        """Return who hears the run of a seed: scores on the way count only where they are the trial's."""
-        return TrialObserver(self.trial, seed, inner, prunes=len(self.config.seeds) < 2)
+        """Return the observer of the run of a seed. Its dev scores count only if it is the only run of the trial."""
+        return TrialObserver(self.trial, seed, inner, prunes=len(self._config.seeds) < 2)
 
-    def discard_checkpoints(self) -> None:
-        """Delete what nobody will resume."""
-        for run_id in self.trial.user_attrs.get(RUNS, {}).values():
-            discard_checkpoints(run_id)
+    def end(self, kind: End, reason: str = "") -> None:
+        """Record how the trial ended. A failed one has nothing to resume."""
+        if kind == "failed":
+            for run_id in self.trial.user_attrs.get(RUNS, {}).values():
+                delete_checkpoints(run_id)
+        if self._summary is not None:
+            if kind == "finished":
+                values = self._scores.values()
+                self._summary.metrics({"score/mean": fmean(values), "score/spread": pstdev(values)}, len(values))
+            self._summary.end(kind, reason)
 
-    def _only_seed(self, parent: str | None) -> Jobs:
-        loaded = self._load(*self.config.seeds)
-        return (yield from self._score(loaded, parent, self.name))
+    def _remember(self, result: Result) -> None:
+        """Remember the run, which was not observed if it was finished before."""
+        if RUN not in self.trial.user_attrs:
+            self.trial.set_user_attr(RUN, result.run_id)
 
-    def _mean_over_seeds(self, parent: str | None) -> Jobs:
-        """Run every seed below a run of the trial's own, which records their mean."""
-        tracker = self._summary_run(parent)
-        self.trial.set_user_attr(RUN, tracker.run_id)
-        by_pairs = pruner_name(self.config) == "wilcoxon"
-        known: dict[str, float] = dict(self.trial.user_attrs.get(SCORES, {}))
-        scores: list[float] = []
-        with _ending(tracker):
-            for place, seed in enumerate(self.config.seeds):
-                if str(seed) not in known:
-                    name = f"seed {seed} of {self.name}"
-                    known[str(seed)] = yield from self._score(self._load(seed), tracker.run_id, name)
-                    self.trial.set_user_attr(SCORES, known)
-                scores.append(known[str(seed)])
-                tracker.metrics({"score/seed": scores[-1]}, place)
-                # Wilcoxon's test pairs seed with seed; the other pruners compare how high a trial has come.
-                self.trial.report(scores[-1] if by_pairs else fmean(scores), place)
-                if place + 1 < len(self.config.seeds) and self.trial.should_prune():
-                    raise Pruned(f"mean {fmean(scores):.2f} over {len(scores)} seeds")
-            tracker.metrics({"score/mean": fmean(scores), "score/spread": pstdev(scores)}, len(scores))
-        return fmean(scores)
+    def _report(self, place: int) -> None:
+        values = list(self._scores.values())
+        if self._summary is not None:
+            self._summary.metrics({"score/seed": values[-1]}, place)
+        # Wilcoxon's test pairs seed with seed; the other pruners compare how high a trial has come.
+        self.trial.report(values[-1] if pruner_name(self._config) == "wilcoxon" else fmean(values), place)
+        self.trial.set_user_attr(SCORES, self._scores)
+        if place + 1 < len(self._config.seeds) and self.trial.should_prune():
+            raise Pruned(f"mean {fmean(values):.2f} over {len(values)} seeds")
 
-    def _summary_run(self, parent: str | None) -> tracking.Tracker:
-        """Return the record of the trial as a whole."""
-        if (run_id := self.trial.user_attrs.get(RUN)) is not None:
-            with suppress(CseError):  # another machine's store may have it
-                return tracking.start(self.name, {}, self._tags, run_id)
-        seeds = self.config.seeds
-        loaded = self._load(seeds[0])
-        own = {tags.SEED: ",".join(map(str, seeds)), tags.SUMMARY: "seeds"}
-        about = {**recording.run_tags(Job(loaded, seeds[0])), **self._tags, **own}
-        return tracking.start(self.name, recording.params(loaded.recipe.resolved()), about, parent=parent)
+    def _open_summary(self, loaded: LoadedRecipe) -> None:
+        """Open the record that summarizes the runs. Its ID is remembered first, so there is never a second one."""
+        if RUN not in self.trial.user_attrs:
+            self.trial.set_user_attr(RUN, uuid4().hex)
+        job = self._job(loaded, loaded.recipe.train.seed, parent=self._parent.run_id, run_name=self._name)
+        own = {"run_id": self.trial.user_attrs[RUN], "summary": "seeds", "seed": None, "identity": None}
+        about = about_run(job, Identity(settings=loaded.recipe.hash())).model_copy(update=own)
+        self._summary = take_record(about, loaded.recipe.resolved()) or RunRecord(about, None)
+        self._summary.started()
 
-    def _score(self, loaded: LoadedRecipe, parent: str | None, name: str) -> Jobs:
-        """Run one seed, or read its result where it is finished, and return its score."""
-        seed = loaded.recipe.train.seed
-        begun = self.trial.user_attrs.get(RUNS, {}).get(str(seed))
-        left = None if begun is None else _left_of(begun, loaded)
-        if isinstance(left, Result):
-            return _selected_score(left)
-        job = Job(loaded, seed, self.config.device, left, may_restart=True, parent=parent, run_name=name)
-        return _selected_score((yield replace(job, tags=self._tags, lean=True)))
+    def _job(self, loaded: LoadedRecipe, seed: int, *, parent: str, run_name: str, resume: str | None = None) -> Job:
+        config = self._config
+        return Job(
+            loaded, seed, config.device, resume=resume, may_restart=True, search=config.name, trial=self.trial.number,
+            parent=parent, run_name=run_name, tags=config.tags, group=self._parent.group, lean=True,
+        )  # fmt: skip
 
     def _load(self, seed: int) -> LoadedRecipe:
         values = {} if OWN in self.trial.user_attrs else self.trial.params
-        chosen, removed = settings_of(self.config.parameters, values)
-        overrides = [*self.config.trial_overrides, *chosen, f"train.seed={seed}"]
-        return load(self.config.recipe, overrides, [*self.config.unset, *removed])
+        chosen, removed = settings_of(self._config.parameters, values)
+        overrides = [*self._config.trial_overrides, *chosen, f"train.seed={seed}"]
+        return load(self._config.recipe, overrides, [*self._config.unset, *removed])
 
 
-def _left_of(run_id: str, loaded: LoadedRecipe) -> Result | RunFolder | None:
-    """Return what there is of a run that was begun: its result, or its folder where it can be resumed.
-
-    Raises:
-        Pruned: It was pruned.
-    """
-    folder = None
-    with suppress(CseError):  # on another machine
-        folder = find(run_id)
-    if folder is not None and not is_finished(run_id):
-        return folder if folder.is_of(loaded.recipe.resolved()) else None
-    if (result := result_of(run_id)) is not None:
-        return result
-    if folder is not None:
-        raise Pruned(f"run {run_id[:8]}")
-    with suppress(CseError, *REFUSED):
-        close_run(run_id, force=True)
-    return None
+def _is_unfinished(run_id: str) -> bool:
+    """Return whether this state directory has the record of a run that can be resumed."""
+    return (folder_of(run_id) / ABOUT).exists() and last_end(run_id) not in ("finished", "pruned")
 
 
 def _selected_score(result: Result) -> float:
     """Return the dev score of the selected state.
 
     Raises:
-        RunFailedError: It is NaN.
+        RunFailedError: If it is NaN.
     """
     if result.selected_step is not None:
         return result.curve[result.selected_step]
@@ -149,32 +159,13 @@ def _selected_score(result: Result) -> float:
     return value
 
 
-@contextmanager
-def _ending(tracker: tracking.Tracker) -> Iterator[None]:
-    """Close the record of several runs as that of one is closed: several trials are open at once."""
-    try:
-        yield
-    except Pruned:
-        tracker.tags({tags.PRUNED: "true"})
-        tracker.finish("FINISHED")
-        raise
-    except Exception as error:
-        tracker.tags({tags.REASON: in_one_line(error)})
-        tracker.finish("FAILED")
-        raise
-    except BaseException:  # the driver leaves the trial
-        tracker.finish("KILLED")
-        raise
-    tracker.finish("FINISHED")
-
-
 class TrialObserver:
-    """Passes on what a run tells, reports its dev scores to the trial, and ends it where the pruner says so.
+    """Passes on the progress of a run, reports its dev scores to the trial, and ends the run if the pruner decides so.
 
     Args:
-        trial: Gets the scores.
-        seed: Of the run.
-        inner: Shows the run.
+        trial: The trial.
+        seed: Seed of the run.
+        inner: Observer of the run.
         prunes: Whether dev scores of this run can end it; with several seeds, whole runs are compared instead.
     """
 
@@ -200,9 +191,9 @@ class TrialObserver:
         self._inner.stepped(step, loss, rate)
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Report the score; end the run where the pruner says so.
+        """Report the score, and end the run if the pruner decides so.
 
-        The untrained state says nothing of a trial, and after the last step nothing is left to save.
+        The score of the untrained state says nothing about a trial, and after the last step nothing is left to save.
         """
         self._inner.evaluated(step, scores, best)
         value = next(iter(scores.values()))
@@ -217,4 +208,4 @@ class TrialObserver:
         raise RunFailedError(text.partition(";")[0])
 
     def stopped(self, run_id: str | None) -> None:
-        """Say nothing: the search is resumed by its own command."""
+        """Print nothing: the search is resumed by its own command."""

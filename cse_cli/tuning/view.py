@@ -125,6 +125,15 @@ def _findings(search: Search) -> Iterator[str]:
     if search.importance:
         shares = ", ".join(f"{name} {share:.2f}" for name, share in search.importance.items())
         yield f"importance: {shares} (share in what sets the good ones of {len(search.complete)} trials apart)"
+    if search.accepted:
+        yield f"made by different code (--accept-changed): {', '.join(search.accepted)}"
+    yield from _reasons(search)
+    if best is not None:
+        yield verdict(search)
+
+
+def _reasons(search: Search) -> Iterator[str]:
+    """Yield why trials failed or were refused."""
     for ended in ("failed", "refused"):
         reasons: dict[str, list[str]] = {}
         for trial in search.trials:
@@ -132,8 +141,6 @@ def _findings(search: Search) -> Iterator[str]:
                 reasons.setdefault(trial.reason or "no reason known", []).append(str(trial.number))
         for reason, numbers in list(reasons.items())[:_SHOWN_REASONS]:
             yield f"{ended}: trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {reason}"
-    if best is not None:
-        yield verdict(search)
 
 
 def _next_commands(search: Search, saved: Path | None) -> Iterator[str]:
@@ -239,5 +246,5 @@ def _confirmation_table(confirmation: Confirmation, *, reach: bool, spread: bool
         p = p_values[name]
         texts = [*sides, signed(over.difference), *limits, "" if p is None else p_value(p)]
         rows.append(Row(name, tuple(map(Cell, texts)), emphasis="main" if name == confirmation.main else ""))
-    headings = ("own", "found", "gain", *(["95 % interval"] if reach else []), "p")
+    headings = ("own", "found", "gain", *(["interval"] if reach else []), "p")
     return as_rich(Table("", headings, tuple(rows)), ruled=True)

@@ -5,20 +5,22 @@ import sys
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
 
+from cse_cli.analysis.experiments import configurations
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_tables, score_tables
 from cse_cli.analysis.leaderboard_view import WRITERS, print_tables
 from cse_cli.analysis.paper_tables import paper_table
-from cse_cli.analysis.runs import configurations
+from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, Versions
 
 IFCL = PaperRow(key="ifcl", table="sts_en", row="IFCL-BERT base")
 
 
-def result(seed=0, score=70.0, **changes):
+def result(seed=0, score=70.0, recipe_hash="a" * 16, **changes):
     values = {
         "recipe": "ifcl_en",
         "title": "IFCL, English",
-        "recipe_hash": "a" * 16,
+        "identity": Identity(settings=recipe_hash),
+        "started": datetime(2026, 1, 1, tzinfo=UTC),
         "language": "en",
         "seed": seed,
         "paper": IFCL,
@@ -45,6 +47,12 @@ def mini(seed=0, score=60.0, before=45.0, **changes):
         "untrained": {"dev": {"spearman": before}},
     }
     return result(seed, **{**values, **changes})
+
+
+def planned(results):
+    """Return runs whose seeds were planned together, so that one t test compares them."""
+    plan = Plan(seeds=tuple(sorted(one.seed for one in results)), made=datetime(2025, 1, 1, tzinfo=UTC))
+    return [one.model_copy(update={"plan": plan}) for one in results]
 
 
 def current(result):

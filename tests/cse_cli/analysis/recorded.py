@@ -1,4 +1,4 @@
-"""Finished runs put into a store without training: scores, recipe and sentence pairs of your choice."""
+"""Finished runs recorded without training: scores, recipe and sentence pairs of your choice."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cse_cli import tracking
-from cse_cli.core import results as series
-from cse_cli.core.formatting import to_toml
-from cse_cli.core.paths import runs
-from cse_cli.core.results import STS_TASKS
+from cse_cli.core.identity import Identity
+from cse_cli.core.results import SERIES_FOLDER, STS_TASKS, write_series
 from cse_cli.recipe.load import load
 from registry.statistics import correlations
-from tests.cse_cli.tracking.stores import result
+from tests.records import recorded, result
 
 PAIRS = 80
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -40,49 +37,39 @@ def record(
     noise: float = 1.0,
     overrides: Sequence[str] = (),
     evaluators: Sequence[str] = ("stsb_dev", *STS_TASKS),
-    keep: Sequence[str] = ("local",),
+    keep: bool = True,
     asked: str | None = None,
+    about: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> str:
-    """Record a finished run and return its id.
+    """Record a finished run and return its ID.
 
     Args:
-        recipe: Name of a shipped recipe.
+        recipe: Name or path of a recipe.
         seed: Its seed.
         noise: How bad the model is.
         overrides: `--set` texts.
         evaluators: What it scored.
-        asked: What it was asked for by, if not by `recipe`.
-        keep: Where it keeps its pairs: "local" for the run's folder, "store" for the tracking store.
-        changes: Fields of its result.
+        keep: Whether it keeps its sentence pairs.
+        asked: Name of its recipe, if not that of `recipe`.
+        about: Fields of its `run.toml`.
+        changes: Fields of its result, and parts of its identity.
     """
     loaded = load(recipe, [*overrides, f"train.seed={seed}"])
+    parts = {part: changes.pop(part) for part in ("text", "weights", "code") if part in changes}
     kept = {name: pairs(name, seed, noise) for name in evaluators}
     scores = {name: {"spearman": 100 * correlations(p["gold"], p["cosine"])["spearman"]} for name, p in kept.items()}
-    tracker = tracking.start(f"{recipe} seed {seed}", {}, {"cse.recipe": recipe, "cse.seed": str(seed)})
     plain: dict[str, Any] = {
-        "recipe": asked or recipe,
-        "recipe_hash": loaded.recipe.hash(),
+        "recipe": asked or loaded.name,
+        "source": "" if asked else str(loaded.path.absolute()),
+        "identity": Identity(**{"settings": changes.pop("recipe_hash", loaded.recipe.hash()), **parts}),
         "seed": seed,
         "scores": scores,
-        "run_id": tracker.run_id,
         "finished": START + timedelta(minutes=seed),
         "fingerprints": {"stsb/test": "d" * 64, "training": "t" * 64},
     }
-    tracker.text("resolved.toml", to_toml(loaded.recipe.resolved()))
-    tracker.text("result.json", result(**{**plain, **changes}).model_dump_json())
-    _keep(tracker, kept, keep)
-    tracker.finish("FINISHED")
-    return tracker.run_id
-
-
-def _keep(tracker: tracking.Tracker, kept: Mapping[str, series.Series], where: Sequence[str]) -> None:
-    folder = runs() / tracker.run_id / series.SERIES_FOLDER
-    if where:
-        series.write_series(kept, folder)
-    if "store" in where:
-        tracker.folder(folder, series.SERIES_FOLDER)
-    if where and "local" not in where:
-        for path in folder.iterdir():
-            path.unlink()
-        folder.rmdir()
+    known = {"name": f"{recipe} seed {seed}", "changes": loaded.changes, **(about or {})}
+    run = recorded(result(**{**plain, **changes}), resolved=loaded.recipe.resolved(), **known)
+    if keep:
+        write_series(kept, run.path / SERIES_FOLDER)
+    return run.run_id

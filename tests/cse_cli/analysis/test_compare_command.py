@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from cse_cli.core.paths import runs
+from cse_cli.core.identity import Plan
 from cse_cli.core.results import STS_TASKS
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.jobs.running import cse
+from tests.records import recorded
 
 A, B, C = "mini/simcse_en", "mini/ifcl_en", "mini/mocose_en"
-pytestmark = pytest.mark.usefixtures("store")
+MADE = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def document(capsys, *arguments: str) -> dict:
@@ -37,7 +41,7 @@ def two(seeds=(0, 1, 2)) -> None:
 def test_one_versioned_document_with_everything(capsys):
     two()
     found = document(capsys, A, B)
-    assert found["schema_version"] == 2
+    assert found["schema_version"] == 3
     assert [(side["letter"], side["name"], side["seeds"]) for side in found["sides"]] == [
         ("A", A, [0, 1, 2]),
         ("B", B, [0, 1, 2]),
@@ -56,6 +60,7 @@ def test_one_versioned_document_with_everything(capsys):
         assert on["low"] < on["difference"] < on["high"]
         assert [seed["seed"] for seed in on["of_seeds"]] == [0, 1, 2]
         assert one["more_is_better"]
+        assert one["selecting"] == (one["metric"] == "stsb_dev.spearman")
     average = comparison["metrics"][-1]["on_pairs"]
     assert average["pairs"] == 7 * 80
     assert average["of_seeds"][0]["williams_t"] is None
@@ -69,7 +74,7 @@ def test_the_verdict_on_the_average_comes_first(capsys):
     average = found["metrics"][-1]
     sentence, _, others = found["headline"].partition(". ")
     assert sentence == f"avg, against {A}: " + average["verdict"].replace("B is", f"{B} is")
-    assert others == "Primary metric: avg; the 8 others are corrected together by Holm's procedure"
+    assert others == "Primary metric: avg; the 7 others are corrected together by Holm's procedure"
     _, out, _ = cse("compare", A, B, "--bootstrap", "200", capsys=capsys)
     assert out.split("\n")[0] == found["headline"]
 
@@ -78,7 +83,23 @@ def test_without_the_seven_sets_the_verdict_is_on_the_test_score(capsys):
     for recipe in (A, B):
         record(recipe, 0, evaluators=["stsb_dev", "stsb"])
     assert document(capsys, A, B)["comparisons"][0]["primary"] == "stsb.spearman"
-    assert document(capsys, A, B, "--metric", "stsb_dev")["comparisons"][0]["primary"] == "stsb_dev.spearman"
+
+
+def test_the_metric_that_selects_states_is_shown_and_never_judges(capsys):
+    for seed in range(4):
+        for recipe in (A, B):
+            record(
+                recipe,
+                seed,
+                scores={"stsb_dev": {"spearman": 60.0 + seed + (5 + seed / 10) * (recipe == B)}},
+                keep=False,
+            )
+    (comparison,) = document(capsys, A, B)["comparisons"]
+    (one,) = comparison["metrics"]
+    assert (comparison["primary"], one["metric"], one["finding"]) == ("", "stsb_dev.spearman", "selecting")
+    assert one["over_seeds"]["difference"] == pytest.approx(5.15)
+    assert [one["over_seeds"][name] for name in ("p_adjusted", "low", "high", "seeds_needed")] == [None] * 4
+    assert "better" not in comparison["headline"]
 
 
 @pytest.mark.parametrize(("better", "colour"), [(B, "32"), (A, "31")])
@@ -86,7 +107,7 @@ def test_green_is_better_and_red_is_worse(capsys, monkeypatch, better, colour):
     for seed in range(4):
         for recipe in (A, B):
             scores = {"stsb": {"spearman": 60.0 + seed + (5.0 + seed / 10) * (recipe == better)}}
-            record(recipe, seed, evaluators=(), scores=scores, select="stsb.spearman")
+            record(recipe, seed, evaluators=(), scores=scores, select="dev.spearman")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
@@ -121,19 +142,29 @@ def test_another_device_is_told(capsys):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "told"),
+    ("part", "first", "second", "key"),
     [
-        ({"base_sha256": "ab" * 32}, {"base_sha256": "cd" * 32}, [("abababababab", "cdcdcdcdcdcd")]),
-        ({"base_sha256": "ab" * 32}, {"base_sha256": "ab" * 32}, []),
-        ({"base_sha256": "ab" * 32}, {}, []),  # an earlier version did not note it
-        ({"base_sha256": "ab" * 32}, {"base_sha256": "cd" * 32, "model": "another"}, []),
+        ("weights", {"encoders.online": "ab" * 32}, {"encoders.online": "cd" * 32}, "weights of encoders.online"),
+        ("weights", {"encoders.online": "ab" * 32}, {"encoders.online": "ab" * 32}, None),
+        ("weights", {"encoders.online": "ab" * 32}, {"encoders.other": "cd" * 32}, None),  # differs in the recipes
+        ("code", {"losses.info_nce": "ab" * 32}, {"losses.info_nce": "cd" * 32}, "code of losses.info_nce"),
+        ("text", "ab" * 32, "cd" * 32, "text"),
     ],
 )
-def test_other_weights_behind_one_name_are_told(capsys, first, second, told):
-    record(A, 0, **first)
-    record(B, 0, **second)
+def test_other_text_weights_or_code_of_one_name(capsys, part, first, second, key):
+    record(A, 0, **{part: first})
+    record(B, 0, **{part: second})
     found = document(capsys, A, B)["circumstances"]
-    assert found == [{"key": "weights at the start", "values": list(values)} for values in told]
+    assert found == ([] if key is None else [{"key": key, "values": ["ab" * 4, "cd" * 4]}])
+
+
+def test_another_model_in_the_recipe_needs_no_line_for_its_weights(capsys):
+    record(A, 0, weights={"encoders.online": "ab" * 32})
+    record(A, 1, weights={"encoders.online": "ab" * 32})
+    other = record(
+        A, 0, overrides=["encoders.online.model=prajjwal1/bert-tiny"], weights={"encoders.online": "cd" * 32}
+    )
+    assert document(capsys, f"{A}@0", other)["circumstances"] == []
 
 
 def test_unpaired_seeds_are_named_and_left_out(capsys):
@@ -154,7 +185,7 @@ def test_one_seed_of_a_recipe_and_a_run_by_its_id(capsys):
     assert [side["name"] for side in found["sides"]] == [f"{A}@1", f"{one[:8]} ({C})"]
     (comparison,) = found["comparisons"]
     assert comparison["seeds"] == [1]
-    assert {one["finding"] for one in comparison["metrics"]} == {"one_seed"}
+    assert {one["finding"] for one in comparison["metrics"]} == {"one_seed", "selecting"}
 
 
 def test_a_changed_recipe_falls_back_to_its_last_runs_and_says_so(capsys):
@@ -163,7 +194,10 @@ def test_a_changed_recipe_falls_back_to_its_last_runs_and_says_so(capsys):
     record(B, 1)
     found = document(capsys, A, B)
     assert found["sides"][0]["seeds"] == [1]
-    assert "A: no run of today's recipe has finished: those of 2026-11-21 are taken, hash cccccccc" in found["notes"]
+    assert (
+        "A: no run of the recipe's settings today has finished: the runs of 2026-11-21 are used, hash cccccccc"
+        in found["notes"]
+    )
 
 
 def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
@@ -171,7 +205,7 @@ def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
     record(B, 0, asked="gone/recipe")
     found = document(capsys, A, "gone/recipe")
     assert found["sides"][1]["name"] == "gone/recipe"
-    assert any(note.startswith("B: its recipe is found no more: those of 2026-11-21") for note in found["notes"])
+    assert any(note.startswith("B: its recipe is not found: the runs of 2026-11-21") for note in found["notes"])
 
 
 @pytest.mark.exhaustive
@@ -186,29 +220,135 @@ def test_each_with_the_first_or_every_two(capsys):
     for found in (plain, every):
         tests = [c["metrics"][0]["over_seeds"] for c in found["comparisons"]]
         smallest = min(tests, key=lambda test: test["p"])
-        assert smallest["p_adjusted"] == pytest.approx(min(1, 4 * len(tests) * smallest["p"]))
+        assert smallest["p_adjusted"] == pytest.approx(min(1, len(tests) * smallest["p_anytime"]))
     _, out, _ = cse("compare", A, B, C, capsys=capsys)
     assert "2 comparisons share the 5 %" in out
 
 
-def test_a_planned_number_of_seeds_is_one_look(capsys):
+def plan(*seeds: int, made: datetime = MADE) -> Plan:
+    return Plan(seeds=seeds, made=made)
+
+
+def planned(first: Plan | None, second: Plan | None, seeds: Sequence[int] = range(3), **changes: Any) -> None:
+    for seed in seeds:
+        record(A, seed, noise=1.5, **{"plan": first, "started": MADE, **changes})
+        record(B, seed, noise=1.0, **{"plan": second, "started": MADE, **changes})
+
+
+def test_a_recorded_plan_is_one_t_test(capsys):
+    planned(plan(0, 1, 2), plan(0, 1, 2, made=MADE - timedelta(days=1)))
+    found = document(capsys, A, B, "--metric", "avg")
+    assert [(side["mode"], side["planned"]) for side in found["sides"]] == [("planned", [0, 1, 2])] * 2
+    (comparison,) = found["comparisons"]
+    over = comparison["metrics"][0]["over_seeds"]
+    assert (comparison["mode"], over["p_adjusted"], over["level"]) == ("planned", over["p"], 0.05)
+    assert "(3 seeds, planned, p " in comparison["metrics"][0]["verdict"]
+    assert document(capsys, A, B, "--planned", "3")["comparisons"][0]["mode"] == "planned"
+    assert "has a plan of 3 seeds" in refused(capsys, A, B, "--planned", "2")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "changes"),
+    [
+        (None, None, {}),
+        (plan(0, 1, 2), None, {}),
+        (plan(0, 1), plan(0, 1), {}),  # seed 2 was added
+        (plan(0, 1, 2), plan(0, 1, 2), {"started": MADE - timedelta(seconds=1)}),
+    ],
+)
+def test_without_a_plan_the_test_holds_at_any_number(capsys, first, second, changes):
+    planned(first, second, **changes)
+    (comparison,) = document(capsys, A, B, "--metric", "avg")["comparisons"]
+    over = comparison["metrics"][0]["over_seeds"]
+    assert (comparison["mode"], over["p_adjusted"]) == ("anytime", over["p_anytime"])
+    assert over["p_anytime"] > over["p"]
+    assert "3 seeds, anytime test" in comparison["metrics"][0]["verdict"]
+
+
+def test_the_test_waits_for_the_planned_seeds(capsys):
+    planned(plan(0, 1, 2, 3, 7), plan(0, 1, 2, 3, 7))
+    found = document(capsys, A, B)
+    (comparison,) = found["comparisons"]
+    assert comparison["mode"] == "incomplete"
+    assert {one["finding"] for one in comparison["metrics"]} == {"incomplete", "selecting"}
+    for one in comparison["metrics"]:
+        assert [one["over_seeds"][name] for name in ("p_adjusted", "low", "seeds_needed")] == [None] * 3
+    assert "3 of 5 planned seeds are finished; the test waits for the others" in comparison["headline"]
+    assert any(f"`cse run {B} --seeds 0,1,2,3,7`" in note for note in found["notes"])
+    assert "has a plan of 5 seeds" in refused(capsys, A, B, "--planned", "3")
+
+
+def test_one_incomplete_method_makes_the_comparison_wait(capsys):
+    planned(plan(0, 1, 2), plan(0, 1, 2, 3, 4))
+    found = document(capsys, A, B)
+    assert [side["mode"] for side in found["sides"]] == ["planned", "incomplete"]
+    assert found["comparisons"][0]["mode"] == "incomplete"
+    assert any(note.startswith("B: 3 of 5") and f"`cse run {B} --seeds 5`" in note for note in found["notes"])
+
+
+def test_a_plan_given_at_analysis_time_is_called_assumed(capsys):
     two()
-    (one,) = document(capsys, A, B, "--metric", "avg", "--planned", "3")["comparisons"][0]["metrics"]
-    assert one["over_seeds"]["p_adjusted"] == one["over_seeds"]["p"]
-    assert "(3 seeds, one planned look, p " in one["verdict"]
-    (one,) = document(capsys, A, B, "--metric", "avg")["comparisons"][0]["metrics"]
-    assert "3 seeds, first look" in one["verdict"]
-    assert "share 3 seeds, and a look before the last is one more look" in refused(capsys, A, B, "--planned", "5")
-    assert "so some were added to the plan" in refused(capsys, A, B, "--planned", "2")
+    found = document(capsys, A, B, "--metric", "avg", "--planned", "3")
+    (comparison,) = found["comparisons"]
+    over = comparison["metrics"][0]["over_seeds"]
+    assert (found["assumed_plan"], comparison["mode"], over["p_adjusted"]) == (3, "assumed", over["p"])
+    assert "assumed plan, given at analysis time, not recorded" in comparison["headline"]
+    assert "share 3 seeds" in refused(capsys, A, B, "--planned", "5")
+    assert "share 3 seeds" in refused(capsys, A, B, "--planned", "2")
+
+
+def test_seeds_of_other_experiments_are_named(capsys):
+    two()
+    record(B, 3, text="ab" * 32, code={"losses.info_nce": "cd" * 32})
+    record(A, 3)
+    found = document(capsys, A, B)
+    (note,) = [one for one in found["notes"] if "another experiment" in one]
+    assert note.startswith("B: ")
+    assert "text none / abababab; code of losses.info_nce" in note
+    assert found["comparisons"][0]["seeds"] == [3]
+
+
+@pytest.mark.parametrize("gap", [0.2, 0.45, 0.6, 1.0])
+@pytest.mark.parametrize("mode", [(), ("--planned", "6")])
+def test_an_interval_excludes_0_exactly_if_a_difference_is_shown(capsys, gap, mode):
+    spread = (0.5, -0.3, 0.1, -0.4, 0.2, -0.1)
+    for seed, change in enumerate(spread):
+        own = dict.fromkeys(STS_TASKS, 60.0 + seed)
+        for recipe, better in ((A, 0.0), (B, gap), (C, gap / 2)):
+            scores = {
+                task: {"spearman": score + (recipe != A) * (better * (1 + place / 3) + change)}
+                for place, (task, score) in enumerate(own.items())
+            }
+            record(recipe, seed, scores=scores, keep=False)
+    findings = set()
+    for comparison in document(capsys, A, B, C, *mode)["comparisons"]:
+        for one in comparison["metrics"]:
+            over = one["over_seeds"]
+            excludes = over["low"] is not None and not over["low"] <= 0 <= over["high"]
+            assert excludes == (one["finding"] == "different") == (over["p_adjusted"] < 0.05)
+            findings.add(one["finding"])
+    assert findings <= {"different", "undecided"}
+
+
+def test_what_pairing_gains_is_one_line(capsys):
+    shifts = {A: (0.0, 3.0, 1.0, 5.0, 2.0), B: (0.4, 3.1, 1.7, 5.5, 2.3)}  # the seeds move both methods together
+    for recipe, scores in shifts.items():
+        for seed, score in enumerate(scores):
+            record(recipe, seed, scores={"stsb": {"spearman": 60 + score}}, keep=False)
+    over = document(capsys, A, B)["comparisons"][0]["metrics"][0]["over_seeds"]
+    assert over["correlation"] > 0.99
+    assert over["seeds_unpaired"] > 20 * over["seeds_needed"]
+    _, out, _ = cse("compare", A, B, capsys=capsys)
+    assert f"pairing by seed, stsb.spearman: correlation of the scores over seeds +{over['correlation']:.2f}" in out
 
 
 def test_where_the_primary_metric_shows_no_difference_no_other_is_tested(capsys):
     for seed, change in enumerate((0.3, -0.2, 0.1)):
         shared = {task: {"spearman": 60.0 + seed} for task in STS_TASKS}
-        record(A, seed, scores=shared, keep=())
+        record(A, seed, scores=shared, keep=False)
         other = {task: {"spearman": 60.0 + seed + change} for task in STS_TASKS[:-1]}
         steady = {STS_TASKS[-1]: {"spearman": 61.0 + seed + change / 1000}}
-        record(B, seed, scores={**other, **steady}, keep=())
+        record(B, seed, scores={**other, **steady}, keep=False)
     (comparison,) = document(capsys, A, B)["comparisons"]
     (last,) = [one for one in comparison["metrics"] if one["metric"].startswith(f"{STS_TASKS[-1]}.")]
     assert last["over_seeds"]["p"] < 1e-4
@@ -216,12 +356,12 @@ def test_where_the_primary_metric_shows_no_difference_no_other_is_tested(capsys)
     assert comparison["headline"].endswith("; as it shows no difference, the 7 others are not tested")
 
 
-def test_a_comparison_without_a_p_is_none_to_correct_for(capsys):
+def test_a_comparison_with_one_seed_keeps_its_share_of_the_level(capsys):
     two()
     record(C, 0)
     first, second = document(capsys, A, B, C, "--metric", "stsb")["comparisons"]
     over = first["metrics"][0]["over_seeds"]
-    assert over["p_adjusted"] == pytest.approx(4 * over["p"])  # of three seeds, looked at as often as one likes
+    assert over["p_adjusted"] == pytest.approx(2 * over["p_anytime"])  # C may get more seeds later
     assert second["metrics"][0]["over_seeds"]["p_adjusted"] is None
 
 
@@ -237,18 +377,8 @@ def test_the_same_every_time(capsys):
     assert document(capsys, A, B) == document(capsys, A, B)
 
 
-def test_pairs_are_read_from_the_store_where_the_folder_is_gone(capsys):
-    for seed in (0, 1):
-        record(A, seed, noise=1.5, keep=["store"])
-        record(B, seed)
-    assert not (runs() / document(capsys, A, B)["sides"][0]["run_ids"][0] / "series").exists()
-    for one in document(capsys, A, B, "--metric", "stsb")["comparisons"][0]["metrics"]:
-        assert one["pairs_note"] is None
-        assert len(one["on_pairs"]["of_seeds"]) == 2
-
-
 def test_runs_from_before_pairs_were_kept_are_compared_over_seeds_alone(capsys):
-    old = [record(A, seed, noise=1.5 + seed, keep=()) for seed in (0, 1)]
+    old = [record(A, seed, noise=1.5 + seed, keep=False) for seed in (0, 1)]
     for seed in (0, 1):
         record(B, seed)
     (comparison,) = document(capsys, A, B)["comparisons"]
@@ -264,7 +394,7 @@ def test_runs_from_before_pairs_were_kept_are_compared_over_seeds_alone(capsys):
 
 def test_one_seed_without_pairs_is_left_out_of_them_only(capsys):
     two((0, 1))
-    record(A, 2, keep=())
+    record(A, 2, keep=False)
     record(B, 2)
     (one,) = document(capsys, A, B, "--metric", "stsb")["comparisons"][0]["metrics"]
     assert one["over_seeds"]["seeds"] == [0, 1, 2]
@@ -304,7 +434,7 @@ def test_the_table_has_every_part(capsys):
     assert (code, err) == (0, "")
     for text in (
         "A  mini/simcse_en, 3 runs, seeds 0–2, mini_en, hash ",
-        "stsb_dev.spearman chose the states that are scored: optimistic",
+        "stsb_dev.spearman selected the states that are scored: optimistic, and not tested",
         "encoders.online.freeze:  A []  B [embeddings]",
         "B against A: mini/ifcl_en against mini/simcse_en, seeds 0–2",
         "On the same sentence pairs",
@@ -366,9 +496,6 @@ def test_an_unknown_metric(capsys):
 
 
 def test_a_run_that_did_not_finish(capsys):
-    from cse_cli import tracking
-
     two((0,))
-    tracker = tracking.start("failed", {}, {"cse.recipe": A, "cse.seed": "0"})
-    tracker.finish("FAILED")
-    assert f"run {tracker.run_id[:8]} has no scores to compare: FAILED" in refused(capsys, A, tracker.run_id)
+    failed = recorded(end="failed", recipe=A).run_id
+    assert f"run {failed[:8]} has no scores to compare: FAILED" in refused(capsys, A, failed)

@@ -10,7 +10,7 @@ from cse_cli.analysis.leaderboard_view import page, remarks, text_table, to_csv,
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from registry import papers
-from tests.cse_cli.analysis.leaderboard_runs import mini, printed, result, tables
+from tests.cse_cli.analysis.leaderboard_runs import mini, planned, printed, result, tables
 
 pytestmark = pytest.mark.usefixtures("nothing_here")
 ENCODERS = ["bert-base", "bert-large", "roberta-base", "roberta-large"]
@@ -21,7 +21,7 @@ def esimcse(seed, score, **changes):
     return result(seed, score, **{**about, **changes})
 
 
-THREE = [esimcse(seed, 77.0 + seed / 10) for seed in range(3)]
+THREE = planned([esimcse(seed, 77.0 + seed / 10) for seed in range(3)])
 
 
 def field(results=(), status_of=lambda _: "current", **query):
@@ -68,7 +68,7 @@ def test_each_row_says_what_answers_it():
 
 
 def test_a_row_whose_recipe_has_all_that_it_needs_is_ready(monkeypatch):
-    monkeypatch.setattr("cse_cli.listing.inventory.Machine.lacks", lambda self, recipe: ())
+    monkeypatch.setattr("cse_cli.listing.inventory.Machine.missing", lambda self, wanted: ())
     told = {row.name: row.here[0].text for row in field()["roberta-large"].rows}
     assert told["SimCSE"] == "recipe ready, not run"
 

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 import pytest
 
 from cse_cli.analysis.leaderboard import find_tables
-from cse_cli.analysis.runs import recipe_status
+from cse_cli.analysis.origins import recipe_status
 from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from registry import EVALUATORS, papers
 from registry.errors import UnknownNameError
 from registry.papers import AVERAGE
-from tests.cse_cli.analysis.leaderboard_runs import current, mini, result, rows, tables
+from tests.cse_cli.analysis.leaderboard_runs import current, mini, planned, result, rows, tables
 
 
 def ours(lines, table="sts_en"):
@@ -82,14 +82,14 @@ def test_one_seed_has_no_spread_is_marked_and_is_never_significant():
 @pytest.mark.parametrize(
     ("values", "significant"),
     [
-        # limit = t(1 − 0.025/(n + 1), n − 1) · std · √(1 + 1/n); t = 8.8602, so 10.231 for a std of 1 and three seeds
-        ((77.8 + 10.2 - 1, 77.8 + 10.2, 77.8 + 10.2 + 1), False),
-        ((77.8 + 10.3 - 1, 77.8 + 10.3, 77.8 + 10.3 + 1), True),
-        ((77.8 - 10.3 - 1, 77.8 - 10.3, 77.8 - 10.3 + 1), True),
+        # limit = t(0.975, n − 1) · std · √(1 + 1/n); t = 4.3027, so 4.968 for a std of 1 and three planned seeds
+        ((77.8 + 4.9 - 1, 77.8 + 4.9, 77.8 + 4.9 + 1), False),
+        ((77.8 + 5.0 - 1, 77.8 + 5.0, 77.8 + 5.0 + 1), True),
+        ((77.8 - 5.0 - 1, 77.8 - 5.0, 77.8 - 5.0 + 1), True),
     ],
 )
 def test_significance_against_one_printed_number(values, significant):
-    (row,) = ours(rows([result(seed, value) for seed, value in enumerate(values)], current))
+    (row,) = ours(rows(planned([result(seed, value) for seed, value in enumerate(values)]), current))
     assert row.scores["Avg"].significant is significant
 
 
@@ -129,10 +129,13 @@ def test_a_mini_recipe_stands_beside_no_paper_but_below_its_untrained_encoder():
 
 
 def test_gains_over_the_untrained_encoder_are_compared_seed_by_seed():
-    steady = [mini(seed, 60.0 + seed, 50.0 + seed) for seed in range(3)]
-    assert tables(steady)[0].rows[1].scores["dev"].significant
-    noisy = [mini(seed, 50.0 + change, 50.0) for seed, change in enumerate((-1.0, 0.0, 2.0))]
-    assert not tables(noisy)[0].rows[1].scores["dev"].significant
+    def own(seed, score, before):
+        return mini(seed, scores={"own": {"spearman": score}}, untrained={"own": {"spearman": before}})
+
+    steady = [own(seed, 60.0 + seed, 50.0 + seed) for seed in range(3)]
+    assert tables(steady)[0].rows[1].scores["own"].significant
+    noisy = [own(seed, 50.0 + change, 50.0) for seed, change in enumerate((-1.0, 0.0, 2.0))]
+    assert not tables(noisy)[0].rows[1].scores["own"].significant
 
 
 def test_without_an_untrained_score_there_is_no_difference():

@@ -25,7 +25,7 @@ def test_no_stored_cell_of_another_quantity_is_marked_or_bold_however_far_ours_i
     for printed in printed_rows():
         for column, theirs in printed.score_row().scores.items():
             values = [(reference(theirs) or 0.0) + 100 + change for change in (0.0, 0.1, 0.2)]
-            score = compare_with_printed(values, theirs).marked()
+            score = compare_with_printed(values, theirs, "planned").marked()
             other = flagged(printed.table, printed.name, column)
             assert (score.significant, score.marks) == (not other, ("incomparable",) if other else ("above",))
             assert score.difference == pytest.approx(100.1)

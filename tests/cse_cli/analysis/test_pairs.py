@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from cse_cli.analysis.evidence import RunPairs, compare_pairs, resample_runs
-from cse_cli.tracking import reader
-from tests.cse_cli.analysis.recorded import gold, pairs, record
+from tests.cse_cli.analysis.recorded import gold, pairs
 
 
 def two(evaluator: str = "stsb", noises: tuple[float, float] = (1.5, 1.0), resamples: int = 400, seed: int = 0):
@@ -94,17 +93,3 @@ def test_equal_models_are_called_different_five_times_in_a_hundred():
         found = resample_runs(runs, "e", 300)
         hits += on_pairs([0], [found["a"]], [found["b"]]).p < 0.05
     assert hits / repeats == pytest.approx(0.05, abs=0.03)  # 400 tries at 5 % have a standard error of 1.1 points
-
-
-@pytest.mark.usefixtures("store")
-def test_series_come_from_the_folder_from_the_store_or_through_a_server(monkeypatch):
-    places = (("local",), ("store",), ())
-    local, stored, none = (record("mini/simcse_en", s, evaluators=["stsb"], keep=k) for s, k in enumerate(places))
-    for through_a_server in (False, True):
-        if through_a_server:
-            monkeypatch.setattr(reader, "local_folder", lambda uri: None)
-        for seed, run_id in enumerate((local, stored)):
-            assert reader.series_of(run_id)["stsb"]["cosine"].tolist() == pairs("stsb", seed, 1.0)["cosine"]
-        assert reader.series_of(none) == {}
-        assert "[evaluators.stsb]" in (reader.text_of(none, "resolved.toml") or "")
-        assert reader.text_of(none, "no.toml") is None

@@ -1,8 +1,11 @@
 """A paper's table with the runs of a study: cell by cell, the trend, and what is missing."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
+from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.cells import cell_tag, cells
 from cse_cli.recipe.study import load_study
@@ -102,16 +105,36 @@ def test_runs_made_for_a_cell_that_reads_differently_today_are_stale(asked_for):
     assert ours(block)["M=416"]["STS-B"].mean == 80.0
 
 
-def test_settings_that_a_study_asks_for_are_configurations_and_not_stale(asked_for):
+def test_cells_of_a_study_are_variants_and_not_stale(asked_for):
     cell = english(asked_for[STUDY], 320)
     ran = [run(cell, seed, 77.0, run_id=f"run{seed}") for seed in range(3)]
-    tags = {r.run_id: cell_tag(load_study(STUDY), cell) for r in ran}
-    (block,) = score_tables(FinishedRuns(ran, tags, lambda _: "changed"), LeaderboardQuery())
+    changes = {one.run_id: cell.overrides for one in ran}
+    for made, stale in ((changes, False), ({}, True)):
+        (block,) = score_tables(FinishedRuns(ran, changes=made), LeaderboardQuery())
+        (row,) = [row for row in block.rows if row.source == "ours"]
+        assert ({score.marks for score in row.scores.values()} == {("stale",)}) is stale
+
+
+def test_a_cell_of_two_experiments_shows_the_newest_and_names_the_other(asked_for):
+    cell = english(asked_for[STUDY], 416)
+    identities = [Identity(settings=cell.hash, text=letter * 64) for letter in "ab"]
+    old = [run(cell, seed, 10.0, identity=identities[0]) for seed in range(3)]
+    later = datetime(2026, 2, 1, tzinfo=UTC)
+    new = [run(cell, seed, 80.0, identity=identities[1], finished=later) for seed in range(2)]
+    (block,) = shown([*old, *new])
     (row,) = [row for row in block.rows if row.source == "ours"]
-    assert not any(score.marks == ("stale",) for score in row.scores.values())
-    (block,) = score_tables(FinishedRuns(ran, {}, lambda _: "changed"), LeaderboardQuery())
-    (row,) = [row for row in block.rows if row.source == "ours"]
-    assert {score.marks for score in row.scores.values()} == {("stale",)}
+    assert (row.scores["STS-B"].mean, row.seeds) == (80.0, (0, 1))
+    assert any("text aaaaaaaa / bbbbbbbb" in note for note in row.notes)
+    assert ("M=416", 2) in {(cell.row, cell.seeds) for cell in block.missing}
+
+
+def test_seeds_of_a_complete_plan_are_tested_at_once(asked_for):
+    plan = Plan(seeds=(0, 1, 2), made=datetime(2025, 1, 1, tzinfo=UTC))
+    ran = filled(asked_for, STUDY, "bert-base-uncased", {416: 90.0})
+    (free,) = shown(ran)
+    (planned,) = shown([one.model_copy(update={"plan": plan}) for one in ran])
+    assert ours(free)["M=416"]["STS-B"].marks == ("within",)
+    assert ours(planned)["M=416"]["STS-B"].marks == ("above",)
 
 
 def test_without_runs_the_table_is_shown_as_printed_with_the_commands():

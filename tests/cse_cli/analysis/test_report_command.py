@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli import tracking
-from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS, PaperRow
+from cse_cli.runs.record import folder_of
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.analysis.report_runs import Seen
 from tests.cse_cli.jobs.running import cse
-from tests.cse_cli.tracking.stores import fresh_store
+from tests.records import recorded
 
 A, B = "mini/simcse_en", "mini/ifcl_en"
 PRIVATE = "/home/somebody/secret"
@@ -24,8 +23,7 @@ FLAT = {task: {"spearman": 70.0} for task in STS_TASKS}
 
 @pytest.fixture(autouse=True)
 def folder(folder: Path, home: Path) -> Path:
-    """An empty store, and an empty working directory."""
-    fresh_store(home)
+    """An empty working directory."""
     return folder
 
 
@@ -45,7 +43,7 @@ def refused(capsys, *arguments: str) -> str:
 
 def surroundings(run_id: str) -> None:
     """Put beside a run what it notes of its surroundings, and a figure."""
-    place = runs() / run_id
+    place = folder_of(run_id)
     (place / "figures").mkdir(parents=True)
     (place / "figures" / "tasks_spearman.svg").write_text('<svg width="237.6pt"></svg>')
     settings = {"OMP_NUM_THREADS": "2", "CSE_HOME": PRIVATE, "CSE_DATA": f"{PRIVATE}/data"}
@@ -62,7 +60,7 @@ def test_a_run_with_its_seeds(capsys, folder):
     surroundings(ids[1])
     page = report(capsys, ids[1][:8], "--output", "one.md")
     assert headings(page) == ["What was run", "Scores", "Training", "Figures", "Environment", "Data", "Run it again"]
-    assert "3 runs of this very recipe" in page
+    assert "3 runs of this experiment" in page
     assert re.findall(r"^\| (seed \d.*?) \|", page, re.MULTILINE) == ["seed 0", "seed 1 (this run)", "seed 2"]
     assert "\n| mean | " in page
     assert (
@@ -194,7 +192,7 @@ def test_nothing_is_overwritten_unasked(capsys, folder):
         (("mini/simcse_en seed 0", "--output", "x.pdf"), "neither HTML nor Markdown"),
         (("mini/simcse_en seed 0", "--output", "no/x.md"), "there is no folder 'no'"),
         (("mini/simcse_en seed 0", "--beside", A), "cannot be compared with itself"),
-        (("mini/simcse_en seed 0", "--beside", "mini/simcse_en seed 1"), "is the same recipe as run"),
+        (("mini/simcse_en seed 0", "--beside", "mini/simcse_en seed 1"), "is the same experiment as run"),
         (("mini/simcse_en seed 0", "--beside", "mini/simcze_en"), "Did you mean 'mini/simcse_en'"),
     ],
 )
@@ -206,8 +204,7 @@ def test_mistakes_name_the_next_step(capsys, folder, arguments, told):
 
 
 def test_a_run_without_scores(capsys):
-    tracker = tracking.start("broken", {}, {"cse.recipe": A})
-    tracker.finish("FAILED")
+    recorded(name="broken", end="failed", recipe=A)
     assert "has no scores to report: FAILED" in refused(capsys, "broken")
 
 

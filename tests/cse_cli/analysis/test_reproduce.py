@@ -7,8 +7,9 @@ import shlex
 import pytest
 
 from cse_cli.analysis.reproduce import reproduce, without_folders
+from cse_cli.core.identity import Identity
 from cse_cli.recipe.load import load
-from tests.cse_cli.tracking.stores import result
+from tests.records import result
 
 
 def made(recipe: str, overrides=(), unset=(), asked=None):
@@ -60,7 +61,7 @@ def test_a_recipe_that_is_not_found_is_to_be_saved():
 
 def test_what_no_settings_lead_to_is_to_be_saved():
     run, resolved = made("mini/ifcl_en")
-    how = reproduce(run.model_copy(update={"recipe_hash": "0" * 16}), resolved, [4])
+    how = reproduce(run.model_copy(update={"identity": Identity(settings="0" * 16)}), resolved, [4])
     assert how.command == "cse run recipe.toml --seed 4"
 
 

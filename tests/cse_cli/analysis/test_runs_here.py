@@ -57,7 +57,7 @@ def test_recipes_that_ran_and_that_did_not():
 
 
 def test_a_recipe_whose_parts_are_all_here_is_ready(monkeypatch):
-    monkeypatch.setattr("cse_cli.listing.inventory.Machine.lacks", lambda self, recipe: ())
+    monkeypatch.setattr("cse_cli.listing.inventory.Machine.missing", lambda self, wanted: ())
     (table,) = tables(table="ifcl/1")
     assert texts(table)["SimCSE-BERT base"] == ["recipe ready, not run"]
     (table,) = tables(table="conisi/5")

@@ -1,51 +1,117 @@
-"""How a configuration is named: by what differs from its recipe's file."""
-
-import json
+"""How a row shows what differs from its recipe's file: variants of `--set`, and files that changed since."""
 
 import pytest
 
-from cse_cli.analysis.runs import changed_settings, recipe_status
-from cse_cli.core.results import STS_TASKS
+from cse_cli.analysis.leaderboard import LeaderboardQuery, read_finished_runs, score_tables
+from cse_cli.analysis.origins import recipe_status
+from cse_cli.analysis.runs import changed_settings, recipe_today
+from cse_cli.core.identity import Identity
 from cse_cli.recipe.load import load
-from tests.cse_cli.analysis.leaderboard_runs import result, tables
+from tests.cse_cli.analysis.leaderboard_runs import result
+from tests.cse_cli.analysis.recorded import record
+
+MINI = 'extends = "mini/simcse_en"\n[train]\nsteps = {}\n'
 
 
-def ran(home, run_id, *overrides, unset=()):
-    recipe = load("ifcl_en", list(overrides), list(unset)).recipe
-    folder = home / "runs" / run_id
-    folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"resolved": recipe.resolved()}), encoding="utf-8")
-    return result(run_id=run_id, recipe_hash=recipe.hash(), scores={task: {"spearman": 70.0} for task in STS_TASKS})
+@pytest.fixture
+def recipe(tmp_path):
+    """Return a recipe of one's own, whose settings today are not remembered."""
+    file = tmp_path / "own.toml"
+
+    def write(steps):
+        file.write_text(MINI.format(steps))
+        recipe_today.cache_clear()
+        return str(file)
+
+    write(10)
+    return write
 
 
-def test_what_differs_is_told_and_seed_and_prose_are_not(home):
-    one = ran(home, "a", "queue.length=320", "train.seed=7", "title=Other")
+def ours(**query):
+    tables = score_tables(read_finished_runs(), LeaderboardQuery(**query))
+    return [row for table in tables for row in table.rows if row.source == "ours"]
+
+
+def ran(*overrides, unset=()):
+    loaded = load("ifcl_en", list(overrides), list(unset))
+    return result(identity=Identity(settings=loaded.recipe.hash())), loaded
+
+
+def marks(row):
+    return {mark for score in row.scores.values() for mark in score.marks}
+
+
+def test_a_variant_is_shown_as_what_it_is(recipe):
+    record(recipe(10), 0, overrides=["train.batch_size=8"])
+    (row,) = ours()
+    assert row.settings == ("train.batch_size=8",)
+    assert "stale" not in marks(row)
+
+
+def test_a_file_that_changed_makes_its_runs_stale(recipe):
+    record(recipe(10), 0)
+    recipe(20)
+    (row,) = ours()
+    assert row.settings == ("train.steps=10",)
+    assert "stale" in marks(row)
+
+
+def test_a_variant_of_a_file_that_changed_is_stale(recipe):
+    record(recipe(10), 0, overrides=["train.batch_size=8"])
+    recipe(20)
+    (row,) = ours()
+    assert "stale" in marks(row)
+
+
+def test_a_variant_explains_a_change_of_the_same_key(recipe):
+    record(recipe(10), 0, overrides=["train.steps=30"])
+    recipe(20)
+    (row,) = ours()
+    assert row.settings == ("train.steps=30",)
+    assert "stale" not in marks(row)
+
+
+def test_a_variant_with_another_model_is_not_stale(recipe):
+    overrides = ['encoders.online.model="bert-large-uncased"']
+    record(recipe(10), 0, overrides=overrides, model="bert-large-uncased")
+    (row,) = ours()
+    assert row.settings == ("encoders.online.model=bert-large-uncased",)
+    assert "stale" not in marks(row)
+
+
+def test_a_component_that_was_replaced_is_a_variant(recipe):
+    record(recipe(10), 0, overrides=["losses.info_nce.name=nt_xent"])
+    (row,) = ours()
+    assert row.settings == ("losses.info_nce.name=nt_xent",)
+    assert "stale" not in marks(row)
+
+
+def test_many_settings_are_cut_with_their_number(recipe):
+    changed = ["train.steps=3", "train.batch_size=8", "train.warmup_steps=2", "train.clip_norm=2.0"]
+    record(recipe(10), 0, overrides=changed)
+    (row,) = ours()
+    assert len(row.settings) == 4
+    assert row.settings[-1] == "and 1 more"
+
+
+def test_seed_and_prose_are_no_settings():
+    run_id = record("ifcl_en", 0, overrides=["queue.length=320", "title=Other"])
+    (one,) = [run for run in read_finished_runs().results if run.run_id == run_id]
     assert changed_settings(one) == ("queue.length=320",)
 
 
-def test_what_was_taken_out_is_told(home):
-    assert changed_settings(ran(home, "a", unset=["losses.twins"]))[0].startswith("no losses.twins")
+def test_what_was_taken_out_is_named():
+    one, loaded = ran(unset=["losses.twins"])
+    assert loaded.changes == ("no losses.twins",)
+    assert recipe_status(one, loaded.changes) == "variant"
 
 
-def test_a_long_difference_is_cut_with_its_length(home):
-    changed = [f"train.{key}" for key in ("steps=3", "batch_size=8", "warmup_steps=2", "clip_norm=2.0")]
-    told = changed_settings(ran(home, "a", *changed))
-    assert told == ("train.batch_size=8", "train.clip_norm=2.0", "train.steps=3", "and 1 more")
-
-
-def test_without_the_runs_folder_nothing_is_told(home):
+def test_without_a_recorded_recipe_nothing_is_named():
     assert changed_settings(result(run_id="unknown")) == ()
 
 
-def test_a_row_of_changed_settings_names_them(home):
-    (block,) = tables([ran(home, "a", "queue.length=320")], recipe_status)
-    (row,) = [row for row in block.rows if row.source == "ours"]
-    assert row.settings == ("queue.length=320",)
-    assert {score.marks for score in row.scores.values()} == {("single seed", "stale")}
-
-
 @pytest.mark.parametrize("recipe", ["ifcl_en", "simcse_en"])
-def test_what_the_file_says_today_has_no_settings(home, recipe):
+def test_what_the_file_describes_today_has_no_settings(recipe):
     today = load(recipe).recipe
-    (block,) = tables([result(recipe=recipe, recipe_hash=today.hash(), run_id="a")], recipe_status)
-    assert [row.settings for row in block.rows if row.source == "ours"] == [()]
+    one = result(recipe=recipe, recipe_hash=today.hash(), run_id="a")
+    assert recipe_status(one) == "current"

@@ -10,6 +10,7 @@ from matplotlib.image import imread
 from cse_cli.analysis.pages import pictures
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
 from cse_cli.analysis.study_figures import StudyPoints, draw_study, equal_spans, fit_together, mean_std, study_figure
+from cse_cli.core.identity import Identity
 from cse_cli.core.plotting import house_style
 from cse_cli.core.results import STS_TASKS, Result, Versions
 from cse_cli.recipe.cells import cells
@@ -24,7 +25,8 @@ def result(recipe_hash: str, seed: int = 0, score: float = 65.0, **changed) -> R
     values = {
         "recipe": "mini/ifcl_en",
         "title": "A method",
-        "recipe_hash": recipe_hash,
+        "identity": Identity(settings=recipe_hash),
+        "started": NOW,
         "language": "en",
         "seed": seed,
         "model": "mini_en",

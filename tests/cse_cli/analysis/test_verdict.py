@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from cse_cli.analysis.evidence import OnPairs, verdict
+from cse_cli.core.plans import SeedPlan
 from cse_cli.core.stats import Paired, compare_paired
 
-LOOKS = "one planned look"
+PLANNED = SeedPlan("planned", (0, 1, 2, 3), (0, 1, 2, 3))
+WAITING = SeedPlan("incomplete", (0, 1, 2, 3), (0, 1, 3))
 
 
 def seeds(*differences: float) -> Paired:
-    return compare_paired(range(len(differences)), [60.0] * len(differences), [60.0 + one for one in differences])
+    first = [60.0] * len(differences)
+    return compare_paired(range(len(differences)), first, [60.0 + one for one in differences], "planned")
 
 
 def pairs(p: float, difference: float = 0.4) -> OnPairs:
@@ -20,25 +23,25 @@ def pairs(p: float, difference: float = 0.4) -> OnPairs:
     )  # fmt: skip
 
 
-def said(found: Paired, on_pairs: OnPairs | None = None, more_is_better: bool = True) -> str:
-    return verdict("B", found, on_pairs, more_is_better, LOOKS).sentence
+def said(found: Paired, on_pairs: OnPairs | None = None, more_is_better: bool = True, plan: SeedPlan = PLANNED) -> str:
+    return verdict("B", found, on_pairs, more_is_better, plan).sentence
 
 
 def test_too_few_seeds_say_how_many_it_would_take():
     # mean 0.40, std 1: d = 0.4, which takes 52 (G*Power 3.1); ± is t(0.975; 2) · 1 / √3 = 2.48
     found = seeds(-0.6, 0.4, 1.4)
-    assert verdict("B", found, None, True, LOOKS).finding == "undecided"
+    assert verdict("B", found, None, True, PLANNED).finding == "undecided"
     assert (
         said(found)
-        == "not distinguishable with 3 seeds, one planned look: B is 0.40 ± 2.48 better; about 52 seeds would be needed"
+        == "not distinguishable with 3 seeds, planned: B is 0.40 ± 2.48 better; about 52 seeds would be needed"
     )
 
 
 def test_a_significant_difference_is_told_with_its_interval():
     found = seeds(0.3, 0.4, 0.5, 0.4)
-    assert verdict("B", found, None, True, LOOKS).finding == "different"
-    assert said(found) == "B is better by 0.40 ± 0.13 (4 seeds, one planned look, p = 0.002)"
-    assert said(seeds(-0.3, -0.4, -0.5, -0.4)) == "B is worse by 0.40 ± 0.13 (4 seeds, one planned look, p = 0.002)"
+    assert verdict("B", found, None, True, PLANNED).finding == "different"
+    assert said(found) == "B is better by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"
+    assert said(seeds(-0.3, -0.4, -0.5, -0.4)) == "B is worse by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"
 
 
 def test_what_is_not_known_to_be_better_is_only_higher():
@@ -54,37 +57,35 @@ def test_pairs_may_agree_or_not():
 
 def test_pairs_alone_never_make_a_difference_real():
     found = seeds(-0.6, 0.4, 1.4)
-    assert verdict("B", found, pairs(0.001), True, LOOKS).finding == "undecided"
+    assert verdict("B", found, pairs(0.001), True, PLANNED).finding == "undecided"
     assert said(found, pairs(0.001)).startswith("not distinguishable with 3 seeds")
     assert "for these very models" in said(found, pairs(0.001))
     assert "sentence pairs" not in said(found, pairs(0.2))
 
 
 def test_one_seed_decides_nothing():
-    assert verdict("B", seeds(5.0), pairs(0.001), True, LOOKS).finding == "one_seed"
-    assert said(seeds(5.0)) == "not decided: one seed has no spread; B is 5.00 better with it"
+    assert verdict("B", seeds(5.0), pairs(0.001), True, PLANNED).finding == "one_seed"
+    assert said(seeds(5.0)) == "not decided: one seed has no standard deviation; B is 5.00 better with it"
     assert said(seeds(5.0), pairs(0.01)).endswith("more than the choice of sentence pairs explains (p = 0.010)")
     assert said(seeds(5.0), pairs(0.2)).endswith("no more than the choice of sentence pairs explains (p = 0.200)")
 
 
 def test_seeds_that_change_nothing_test_nothing():
     found = seeds(0.4, 0.4, 0.4)
-    assert verdict("B", found, None, True, LOOKS).finding == "constant"
-    assert said(found) == "B is 0.40 better with each of 3 seeds alike: the seed changes nothing, so seeds test nothing"
+    assert verdict("B", found, None, True, PLANNED).finding == "constant"
+    assert said(found) == "B is 0.40 better with each of 3 seeds: the seed has no effect, so there is nothing to test"
 
 
 def test_equal():
-    assert verdict("B", seeds(0.0, 0.0), None, True, LOOKS).finding == "equal"
+    assert verdict("B", seeds(0.0, 0.0), None, True, PLANNED).finding == "equal"
     assert said(seeds(0.0, 0.0)) == "no difference in any of 2 seeds"
     assert said(seeds(0.0)) == "no difference in the one seed"
 
 
 def test_what_the_correction_takes_back_is_not_called_different():
     found = seeds(0.3, 0.4, 0.5, 0.4).model_copy(update={"p_adjusted": 0.08})
-    assert verdict("B", found, None, True, LOOKS).finding == "undecided"
-    assert said(found) == (
-        "not distinguishable with 4 seeds, one planned look: B is 0.40 ± 0.13 better; uncorrected p = 0.002"
-    )
+    assert verdict("B", found, None, True, PLANNED).finding == "undecided"
+    assert said(found) == ("not distinguishable with 4 seeds, planned: B is 0.40 ± 0.13 better; uncorrected p = 0.002")
 
 
 def test_a_tiny_difference_is_not_written_as_0():
@@ -97,3 +98,33 @@ def test_nothing_is_called_better_by_without_a_small_p(values):
     assert found.p is not None
     assert found.p > 0.05
     assert "better by" not in said(found, pairs(0.0001))
+
+
+def test_without_a_plan_the_sentence_names_the_anytime_test():
+    found = compare_paired(range(4), [60.0] * 4, [60.3, 60.4, 60.5, 60.4])
+    sentence = said(found, plan=SeedPlan("anytime"))
+    assert found.p_adjusted == found.p_anytime
+    assert "4 seeds, anytime test" in sentence
+    assert f"0.40 ± {(found.high - found.low) / 2:.2f}" in sentence
+
+
+def test_two_seeds_have_no_bounded_anytime_interval():
+    found = compare_paired([0, 1], [60.0, 60.0], [60.3, 60.4])
+    assert (found.low, found.high, found.level) == (None, None, 0.05)
+    sentence = said(found, plan=SeedPlan("anytime"))
+    assert "±" not in sentence
+    assert "B is 0.35 better" in sentence
+
+
+def test_without_all_planned_seeds_there_is_no_verdict():
+    differences = seeds(0.3, 0.4, 0.5).judged("incomplete", None, 0.0)
+    assert verdict("B", differences, pairs(0.001), True, WAITING).finding == "incomplete"
+    sentence = said(differences, pairs(0.001), plan=WAITING)
+    assert "3 of 4 planned seeds are finished" in sentence
+    assert "better" not in sentence
+
+
+def test_what_is_not_tested_is_not_called_undistinguishable():
+    found = seeds(0.3, 0.4, 0.5, 0.4).judged("planned", 0.3, 0.0, 0.05)
+    assert verdict("B", found, None, True, PLANNED).finding == "undecided"
+    assert said(found).startswith("not tested")

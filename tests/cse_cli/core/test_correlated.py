@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from cse_cli.core.stats import steiger, williams
+from cse_cli.core.correlated import steiger, williams
 
 
 @pytest.mark.parametrize(

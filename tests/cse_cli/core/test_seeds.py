@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from cse_cli.core.stats import MOST_SEEDS, compare_paired, power, seeds_needed, signed_rank
+from cse_cli.core.stats import LEVEL, MOST_SEEDS, compare_paired, paired, seeds_needed, signed_rank, unpaired
 
 
 def test_values_by_hand():
     # differences 1, 2, 3: mean 2, std 1, t = 2 / (1/√3) = 3.4641, t(0.975; 2) = 4.30265, p = 0.0742
-    found = compare_paired([3, 5, 7], [10.0, 20.0, 30.0], [11.0, 22.0, 33.0])
+    found = compare_paired([3, 5, 7], [10.0, 20.0, 30.0], [11.0, 22.0, 33.0], "planned")
     assert (found.difference, found.std) == (2.0, 1.0)
     assert found.t == pytest.approx(2 * math.sqrt(3))
     assert found.p == pytest.approx(0.07418, abs=1e-5)
@@ -26,6 +28,7 @@ def test_the_second_less_the_first():
 
 def test_one_seed_has_no_spread():
     found = compare_paired([0], [1.0], [2.0])
+    assert found.p_in("anytime") == 1.0
     assert (found.difference, found.std, found.p, found.wilcoxon_p, found.seeds_needed) == (1.0, None, None, None, None)
     assert not found.constant
 
@@ -56,6 +59,15 @@ def test_wilcoxon_by_hand():
     assert signed_rank([0.0, 1.0, 2.0, 3.0]) == pytest.approx(2 / 8)
 
 
+@pytest.mark.parametrize("n", [4, 9, 14])
+@pytest.mark.parametrize("digits", [1, 9])
+def test_wilcoxon_as_scipy_has_it_with_and_without_ties(n, digits):
+    values = np.round(np.random.default_rng(n).normal(0.3, 0.4, n), digits)
+    exact = stats.PermutationMethod(n_resamples=np.inf)
+    kept = values[values != 0]
+    assert signed_rank(values.tolist()) == pytest.approx(stats.wilcoxon(kept, method=exact).pvalue, rel=1e-9)
+
+
 @pytest.mark.parametrize(
     # G*Power 3.1, matched pairs, two-sided, α = 0.05, power 0.80
     ("effect", "n"),
@@ -63,7 +75,7 @@ def test_wilcoxon_by_hand():
 )
 def test_seeds_needed_as_published(effect, n):
     assert seeds_needed(effect) == n
-    assert power(effect, n) >= 0.8 > power(effect, n - 1)
+    assert paired(n).power(effect, LEVEL, "planned") >= 0.8 > paired(n - 1).power(effect, LEVEL, "planned")
 
 
 def test_seeds_needed_at_the_ends():
@@ -75,3 +87,31 @@ def test_seeds_needed_at_the_ends():
 def test_two_seeds_and_a_large_effect():
     assert seeds_needed(30.0) == 2
     assert seeds_needed(5.0) == 3
+
+
+@pytest.mark.parametrize(("level", "n"), [(0.05, 26), (0.005, 44)])
+def test_without_pairs_it_is_the_test_of_two_samples(level, n):
+    # d = 0.8, two-sided, power 0.80: 26 in each group at 5 % (G*Power 3.1), 44 at 0.5 % (SciPy's noncentral t)
+    assert seeds_needed(0.8, level, "planned", unpaired) == n
+
+
+def test_the_anytime_test_needs_more_seeds_than_a_planned_one():
+    values = {level: seeds_needed(0.96, level, "anytime") for level in (0.05, 0.005)}
+    assert seeds_needed(0.96) == 11
+    assert 20 < values[0.05] < values[0.005]
+    rng = np.random.default_rng(3)
+    drawn = rng.normal(0.96, 1.0, (4_000, values[0.05]))
+    t = drawn.mean(1) / drawn.std(1, ddof=1) * math.sqrt(values[0.05])
+    found = np.mean(t >= paired(values[0.05]).critical(0.05, "anytime"))
+    assert found == pytest.approx(0.8, abs=0.03)  # 4,000 tries at 80 % have a standard error of 0.6 points
+    assert seeds_needed(0.96, mode="incomplete") is None
+
+
+def test_the_seeds_needed_are_those_of_the_level_and_of_the_mode():
+    values = [0.1, 0.5, 0.9, 0.3, 0.4]
+    found = compare_paired(range(5), [0.0] * 5, values, "planned")
+    strict, waiting = found.judged("planned", 0.1, 0.01), found.judged("anytime", 0.1, 0.0, 0.05)
+    assert strict.seeds_needed == seeds_needed(found.effect_size, 0.01) > found.seeds_needed
+    assert strict.high - strict.low > found.high - found.low
+    assert (waiting.low, waiting.high) == (None, None)
+    assert waiting.seeds_needed == seeds_needed(found.effect_size, 0.05, "anytime")

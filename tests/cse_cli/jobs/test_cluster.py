@@ -14,13 +14,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-
-from cse_cli.core.console import Pruned
 from cse_cli.core.run_folder import find
-from cse_cli.jobs.executor import PATIENCE_SECONDS, SerialExecutor
-from cse_cli.jobs.placement import Placement
 from cse_cli.tracking.reader import list_names
 from cse_cli.tracking.store import Store
+
+from cse_cli.core.console import Pruned
+from cse_cli.jobs.executor import PATIENCE_SECONDS, SerialExecutor
+from cse_cli.jobs.placement import Placement
 from registry.errors import CseError, MissingError
 from tests.cse_cli.jobs.commands import running_steps, statuses
 from tests.cse_cli.jobs.ray_nodes import LOOPBACK, Nodes, nodes, none_left, runs_at_work

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from cse_cli.core.run_folder import find, is_finished, log_of
+from cse_cli.tracking.reader import list_names
 
 from cse_cli.core.console import Pruned, RunInfo, SilentObserver
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import find, is_finished, log_of
 from cse_cli.jobs.executor import PATIENCE_SECONDS, Executor, LocalExecutor, SerialExecutor, as_ended
 from cse_cli.recipe.load import load
-from cse_cli.tracking.reader import list_names
 from cse_cli.training.build import Job
 from registry.errors import CseError, MissingError, RunFailedError
 from tests.cse_cli.jobs.commands import gone, runs

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cse_cli.jobs.driver import sole_driver
+from cse_cli.tracking.store import Store
 
 from cse_cli import tracking
 from cse_cli.core.results import Result
-from cse_cli.jobs.driver import sole_driver
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import StudyOutcome, plan_study
 from cse_cli.jobs.study_view import print_outcomes
 from cse_cli.recipe.load import load
-from cse_cli.tracking.store import Store
 from cse_cli.training.build import Job
 from cse_cli.training.run import run_tags
 from cse_cli.training.trainer import Stepper, Taken

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cse_cli.tracking.store import Store, open_store
+from cse_cli.tracking.tracker import Tracker
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from cse_cli.core.results import Result
-from cse_cli.tracking.store import Store, open_store
-from cse_cli.tracking.tracker import Tracker
 
 
 def fresh_store(home: Path) -> Store:
@@ -55,12 +55,19 @@ class Flaky:
         return call
 
 
-def result(**changes: Any) -> Result:
-    """Return a finished run's result with some fields of your own."""
+def result(
+    recipe_hash: str = "0123456789abcdef",
+    text: str = "",
+    weights: Mapping[str, str] | None = None,
+    code: Mapping[str, str] | None = None,
+    **changes: Any,
+) -> Result:
+    """Return a finished run's result with some fields and parts of the identity of your own."""
     plain: dict[str, Any] = {
         "recipe": "mini/simcse_en",
         "title": "SimCSE",
-        "recipe_hash": "0123456789abcdef",
+        "identity": {"settings": recipe_hash, "text": text, "weights": weights or {}, "code": code or {}},
+        "started": "2026-11-21T04:59:00Z",
         "language": "en",
         "seed": 1,
         "model": "mini_en",

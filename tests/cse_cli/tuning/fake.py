@@ -13,15 +13,17 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from cse_cli.core.console import Observer, RunInfo
+from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result, Versions
-from cse_cli.core.run_folder import RunFolder
 from cse_cli.jobs.executor import Executor
+from cse_cli.runs.record import About
 from cse_cli.training.build import Job
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.driver import Driver
 from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.study import load_study, open_study
+from tests.records import recorded
 
 STEPS = 8
 Score = Callable[[Job, Observer], float]
@@ -65,11 +67,12 @@ def good(job: Job, observer: Observer) -> float:
 
 def number(job: Job) -> int:
     """Return the number of the trial that a run is of."""
-    return int(job.tags["cse.trial"])
+    assert job.trial is not None
+    return job.trial
 
 
 class FakeExecutor(Executor):
-    """Does one run each time it is waited for, the one that was submitted first.
+    """Does one run each time it is waited for, the one that was submitted first. An interrupted run leaves a record.
 
     Args:
         score: Does a run.
@@ -95,13 +98,12 @@ class FakeExecutor(Executor):
 
     def wait(self) -> None:
         job, observer, future = self._queue.popleft()
-        run_id = f"{number(job)}x{job.seed}x{id(self)}x{next(self._ids)}" if job.resume is None else job.resume.run_id
-        folder = RunFolder(run_id, job.loaded.name, job.loaded.path, job.loaded.recipe.resolved())
+        run_id = job.resume or f"{number(job)}x{job.seed}x{id(self)}x{next(self._ids)}"
         try:
             observer.started(RunInfo("fake", "Fake", job.seed, "cpu", "fp32", run_id, "", STEPS, 0, 0))
             future.set_result(result(job, self.score(job, observer), run_id))
         except KeyboardInterrupt:
-            folder.create()  # what can be resumed
+            recorded(run_id=run_id, end="stopped")
             raise
         except Exception as error:
             future.set_exception(error)
@@ -114,7 +116,8 @@ def result(job: Job, score: float, run_id: str) -> Result:
     """Return what a run with this dev score would."""
     versions = Versions(cse="", python="", torch="", transformers="", git=None)
     return Result(
-        recipe="fake", title="Fake", recipe_hash=job.loaded.recipe.hash(), language="en", seed=job.seed, model="",
+        recipe="fake", title="Fake", identity=Identity(settings=job.loaded.recipe.hash()), language="en",
+        seed=job.seed, model="", started=datetime.now(UTC),
         scores={}, curve={STEPS: score}, selected_step=STEPS, steps=STEPS, versions=versions, device="cpu",
         precision="fp32", seconds=0.0, run_id=run_id, finished=datetime.now(UTC),
     )  # fmt: skip
@@ -125,7 +128,8 @@ def drive(
 ) -> tuple[str, Driver, FakeExecutor]:
     """Do a search; return why it ended, and who did it."""
     executor = FakeExecutor(score, slots)
-    driver = Driver(open_study(plan), plan, executor, None, observer or SearchObserver())
+    parent = About(name=plan.name, group="tune", summary="tuning", search=plan.name)
+    driver = Driver(open_study(plan), plan, executor, parent, observer or SearchObserver())
     return driver.drive(), driver, executor
 
 

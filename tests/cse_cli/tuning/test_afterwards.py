@@ -34,17 +34,16 @@ def test_the_best_is_the_best_complete_one_and_of_equals_the_earlier():
     assert search(trials=(*one.trials, again)).best.number == 2
 
 
-def test_a_gain_is_confirmed_only_where_the_seeds_do_not_explain_it():
-    # Differences 1, 1.2, 0.9: mean 1.0333, standard deviation 0.1528, t = 1.0333 / (0.1528 / √3) = 11.72 with two
-    # degrees of freedom: p = 1 − t / √(t² + 2) = 0.0072, and four times that at any look.
-    sure = search(confirmation=confirmation((10.0, 11.0, 12.0), (11.0, 12.2, 12.9)))
+def test_a_gain_is_confirmed_only_beyond_the_spread_of_seeds():
+    # Differences 1, 1.05, 0.95: mean 1, standard deviation 0.05, t = 1 / (0.05 / √3) = 34.64 with two degrees of
+    # freedom. With K = 1 + 3 · 9 = 28, the e-value is 28^(−1/2) · [(1 + 600) / (1 + 600/28)]^(3/2) = 26.2 = 1 / 0.038.
+    sure = search(confirmation=confirmation((10.0, 11.0, 12.0), (11.0, 12.05, 12.95)))
     assert sure.confirmation.confirmed
-    assert verdict(sure) == "confirmed: +1.03 dev.spearman with 3 fresh seeds (p = 0.029)"
+    assert verdict(sure) == "confirmed: +1.00 dev.spearman with 3 fresh seeds (p = 0.038)"
     unsure = search(confirmation=confirmation((10.0, 11.0), (10.1, 12.9)))
     assert not unsure.confirmation.confirmed
-    assert verdict(unsure) == (
-        "not confirmed: +1.00 dev.spearman with 2 fresh seeds may be chance: it is tested from 3 seeds on"
-    )
+    assert verdict(unsure).startswith("not confirmed: +1.00 dev.spearman with 2 fresh seeds may be chance (p = 1.000)")
+    assert f"{unsure.confirmation.paired['dev.spearman'].seeds_needed} seeds" in verdict(unsure)
     worse = search(confirmation=confirmation((10.0, 11.0, 12.0), (9.0, 9.9, 11.1)))
     assert not worse.confirmation.confirmed
     assert verdict(worse) == "not confirmed: −1.00 dev.spearman with 3 fresh seeds, so no gain at all"
@@ -53,21 +52,31 @@ def test_a_gain_is_confirmed_only_where_the_seeds_do_not_explain_it():
 def test_a_confirmation_says_how_often_was_looked():
     first = confirmation((10.0, 11.0, 12.0), (10.2, 11.9, 12.1)).after(None)
     assert first.looks == (3,)
-    assert "with 3 fresh seeds may be chance (p = 1.000, one look); to tell" in confirmation_sentence(first)
+    assert "with 3 fresh seeds may be chance (p = 1.000, one look); a gain of this size takes" in confirmation_sentence(
+        first
+    )
     again = first.after(first)
     assert again == first
     second = confirmation((10.0, 11.0, 12.0, 10.0, 10.0), (11.0, 12.2, 12.9, 11.0, 11.1)).after(first)
     # Differences 1, 1.2, 0.9, 1, 1.1: mean 1.04, standard deviation 0.114, t = 20.4 with four degrees of freedom.
     assert confirmation_sentence(second) == (
-        "confirmed: +1.04 dev.spearman with 5 fresh seeds (p < 0.001, 2 looks, with 3, 5 seeds)"
+        "confirmed: +1.04 dev.spearman with 5 fresh seeds (p = 0.001, 2 looks, with 3, 5 seeds)"
     )
-    assert second.paired["dev.spearman"].p_adjusted == pytest.approx(6 * second.paired["dev.spearman"].p)
+    assert second.paired["dev.spearman"].p_adjusted == second.paired["dev.spearman"].p_anytime
 
 
-def test_a_gain_that_one_planned_look_would_show_is_not_confirmed_when_seeds_may_be_added():
-    found = confirmation((10.0, 11.0, 12.0), (11.0, 12.4, 12.7))
-    assert found.paired["dev.spearman"].p < 0.05 < found.p_values["dev.spearman"]
-    assert not found.confirmed
+def test_a_planned_confirmation_has_the_t_test_of_its_seeds():
+    # Differences 1, 1.4, 0.7: mean 1.0333, standard deviation 0.3512, t = 5.10 with two degrees of freedom: p = 0.036.
+    free = confirmation((10.0, 11.0, 12.0), (11.0, 12.4, 12.7))
+    assert not free.confirmed
+    planned = free.model_copy(update={"mode": "planned"}).after(None)
+    assert planned.confirmed
+    assert confirmation_sentence(planned) == (
+        "confirmed: +1.03 dev.spearman with 3 fresh seeds (p = 0.036, planned, one look)"
+    )
+    over = planned.paired["dev.spearman"]
+    assert (over.mode, over.p_adjusted) == ("planned", over.p)
+    assert over.low > 0
 
 
 def test_a_confirmation_of_other_values_says_nothing():
@@ -179,7 +188,7 @@ def test_a_narrow_terminal_loses_no_number(width):
     words = [word.rstrip(",") for word in seen[0].replace("=", " ").split()]
     for shown in ("61.25", "queue_length", "512", "learning_rate", "0.0008", "pooling", "cls", "own"):
         assert shown in words
-    for shown in ("11.00", "12.03", "+1.03", "0.029"):
+    for shown in ("11.00", "12.03", "+1.03", "0.058"):
         assert shown in seen[1].split()
 
 

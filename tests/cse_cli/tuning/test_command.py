@@ -12,20 +12,15 @@ import pytest
 
 from cse_cli.jobs.executor import SerialExecutor
 from cse_cli.recipe.load import load
-from cse_cli.tracking.reader import details, finished_results, list_runs
+from cse_cli.runs.events import read_history
+from cse_cli.runs.index import all_runs, finished_results
+from cse_cli.runs.record import folder_of
 from cse_cli.tuning.results import Search
 from tests.cse_cli.jobs.running import cse
-from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import Small, recipe
 
 Tune = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("few_pairs")
-
-
-@pytest.fixture
-def folder(folder: Path, home: Path) -> Path:
-    fresh_store(home)
-    return folder
 
 
 @pytest.fixture
@@ -96,7 +91,7 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, undrawn, monkeyp
         patch.setattr("cse_cli.tuning.live.TuneScreen.stepped", stopping(at=6))
         code, _, err = tune("--best", study, "--confirm", 2)
     assert (code, err.splitlines()[-1]) == (130, f"stopped; cse tune --best {study} --confirm 2 goes on")
-    begun = {run.name: run.run_id for run in list_runs()}
+    begun = {run.name: run.run_id for run in all_runs()}
     code, out, err = tune("--best", study, "--confirm", 2)
     assert code == 0, err
     assert "1/4" not in err
@@ -105,16 +100,17 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, undrawn, monkeyp
     assert "fresh seeds" in out.splitlines()[-1]
 
     # Its runs lie below the search's, the interrupted one was taken up again, and each is a result of its recipe.
-    parent = next(run for run in list_runs() if run.name == study)
+    parent = next(run for run in all_runs() if run.name == study)
     names = [f"{side}, seed {seed} of {study}" for seed in (0, 1) for side in ("own", "found")]
-    confirming = {run.name: run for run in list_runs() if run.tags.get("cse.confirms") == study}
+    confirming = {run.name: run for run in all_runs() if run.about.confirms == study}
     assert sorted(confirming) == sorted(names)
-    assert {run.tags["mlflow.parentRunId"] for run in confirming.values()} == {parent.run_id}
-    assert {run.status for run in confirming.values()} == {"FINISHED"}
+    assert {run.about.parent for run in confirming.values()} == {parent.run_id}
+    assert {run.about.plan.seeds for run in confirming.values()} == {(0, 1)}
+    assert {run.state for run in confirming.values()} == {"FINISHED"}
     assert [confirming[name].run_id for name in names[:3]] == [begun[name] for name in names[:3]]
     assert len(finished_results()) == 4
-    recorded = details(parent.run_id)
-    assert (recorded.run.status, recorded.metrics["confirmation/seeds"]) == ("FINISHED", 2.0)
+    metrics = read_history(folder_of(parent.run_id)).metrics
+    assert (parent.state, metrics["confirmation/seeds"]) == ("FINISHED", {2: 2.0})
 
     # It is remembered, and its runs are not repeated.
     code, out, err = tune("--best", study, "--confirm", 2)
@@ -170,7 +166,6 @@ REFUSED = {
     "test split set": (("--param", "temperature", "--set", "evaluators.dev.split=test"), "'dev.spearman' scores split"),
     "no metric": (("--param", "temperature", "--metric", "dve.spearman"), "--metric: unknown evaluator 'dve'. Did you"),
     "no storage": (("--param", "temperature", "--storage", "redis://me:secret@host/db"), "'redis' is not supported"),
-    "journal": (("--param", "temperature", "--storage", "old.journal"), "use sqlite:///old.db, or leave out --storage"),
     "no patience": (("--param", "temperature", "--patience", "long"), "--patience: 'long' is not a duration"),
     "no duration": (("--param", "temperature", "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
     "no sampler": (("--param", "temperature", "--sampler", "tpee"), "Did you mean 'tpe'?"),

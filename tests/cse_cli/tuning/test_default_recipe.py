@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.run_folder import RunFolder
 from cse_cli.tuning.options import choose_recipe
 from registry.errors import CseError
+from tests.records import recorded
 
 
-def ran(name: str, source: Path, run_id: str) -> None:
-    RunFolder(run_id, name, source, {"train": {"seed": 0}}).create()
+def ran(name: str, source: Path) -> str:
+    return recorded(recipe=name, source=str(source)).run_id
 
 
 def configure(file: Path, text: str) -> Path:
@@ -32,25 +32,21 @@ def test_the_one_that_is_named_needs_no_reason():
     assert choose_recipe("mini/simcse_en") == ("mini/simcse_en", "")
 
 
-def test_the_one_run_last(home, tmp_path, monkeypatch):
-    import os
-
+def test_the_one_run_last(home, tmp_path):
     own = configure(tmp_path / "own" / "mine.toml", "")
     shipped = Path("recipes/mini/simcse_en.toml").absolute()
-    for age, (name, source) in enumerate(
-        [("mine", own), ("mini/simcse_en", shipped), ("gone", tmp_path / "gone.toml")]
-    ):
-        ran(name, source, f"run{age}")
-        os.utime(home / "runs" / f"run{age}" / "run.json", (1000 + age, 1000 + age))
+    ran("mine", own)
+    ran("mini/simcse_en", shipped)
+    ran("gone", tmp_path / "gone.toml")
+    recorded(recipe="", summary="tuning", search="search")
     (home / "runs" / "half").mkdir()
-    (home / "runs" / "half" / "run.json").write_text("{", encoding="utf-8")
     assert choose_recipe() == ("mini/simcse_en", f"it is the one run last from {home}")
-    os.utime(home / "runs" / "run0" / "run.json", (3000, 3000))
+    ran("mine", own)
     assert choose_recipe()[0] == str(own)  # no bare name means it
 
 
 def test_the_configured_one_wins_over_the_one_run_last(home, tmp_path, monkeypatch):
-    ran("quickstart", Path("recipes/quickstart.toml").absolute(), "run")
+    ran("quickstart", Path("recipes/quickstart.toml").absolute())
     file = configure(home / "config.toml", 'default_recipe = "mini/ifcl_en"\n')
     assert choose_recipe() == ("mini/ifcl_en", f"it is the default_recipe in {file}")
     elsewhere = configure(tmp_path / "else.toml", 'default_recipe = "own.toml"\n')

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 
 import optuna
 import pytest
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
-from cse_cli.core.run_folder import find
-from cse_cli.jobs.driver import sole_driver
+from cse_cli.runs.record import STOP, folder_of
 from cse_cli.tuning import driver as drivers
-from cse_cli.tuning import lease, results, samplers
+from cse_cli.tuning import results, samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.observer import SearchObserver
-from cse_cli.tuning.results import list_searches, read_search, read_trials
-from cse_cli.tuning.search import run_search
-from cse_cli.tuning.storage import address, folder
+from cse_cli.tuning.results import read_search, read_trials
+from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import budget, load_study, open_study, stored_config
-from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
+from registry.errors import CseError, DiskError, MissingError, RunFailedError, StopRequested, TrackingError
 from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.tuning.fake import drive, good, knob, number, plan, trials
 
@@ -39,7 +34,7 @@ class Notes(SearchObserver):
     def trial_began(self, number, values):
         self.heard.append(("began", number, dict(values)))
 
-    def trial_ended(self, trial, best):
+    def trial_ended(self, trial, best, done):
         self.heard.append(("ended", trial.number, trial.state, best))
 
     def resumed(self, number):
@@ -138,6 +133,17 @@ def test_the_recipes_own_values_must_be_possible(tmp_path):
     assert studies.settled(trials(plan(tmp_path))) == []
 
 
+def test_a_search_that_is_requested_to_stop_ends_after_its_trial(tmp_path):
+    def score(job, observer):
+        (folder_of(job.parent)).mkdir(parents=True)
+        (folder_of(job.parent) / STOP).touch()
+        return good(job, observer)
+
+    with pytest.raises(StopRequested, match="search 'search' was stopped"):
+        drive(plan(tmp_path, trials=3), score)
+    assert studies.counts(trials(plan(tmp_path)))["complete"] == 1
+
+
 # A driver that is gone.
 
 
@@ -167,30 +173,12 @@ def test_an_interrupted_trial_goes_on_under_its_number_with_the_run_it_was_at(tm
     notes = Notes()
     _, driver, executor = drive(asked, observer=notes)
     assert notes.heard[0] == ("resumed", 2)
-    assert [job.resume and job.resume.run_id for job in executor.jobs] == [left.user_attrs["runs"]["42"], None]
+    assert [job.resume for job in executor.jobs] == [left.user_attrs["runs"]["42"], None]
     assert (executor.jobs[0].may_restart, driver.ran) == (True, 2)
     found = trials(asked)
     assert [trial.state for trial in found] == [TrialState.COMPLETE] * 4
     assert (found[2].params, found[2].intermediate_values) == (left.params, left.intermediate_values)
     assert read_trials(load_study(None, "search"))[2].seconds < (found[2].duration.total_seconds())
-
-
-def test_a_run_is_gone_on_with_when_the_processes_of_the_killed_driver_have_left_it(tmp_path, monkeypatch):
-    asked = plan(tmp_path, trials=3)
-    with pytest.raises(KeyboardInterrupt):
-        drive(asked, interrupt_at(1))
-    left, answers = trials(asked)[1].user_attrs["runs"]["42"], [True, True, False]
-    monkeypatch.setattr(drivers, "is_at_work", lambda run_id: run_id == left and answers.pop(0))
-    _, _, executor = drive(asked)
-    assert (answers, executor.jobs[0].resume.run_id) == ([], left)
-
-    asked = plan(tmp_path, trials=3, name="stuck")
-    with pytest.raises(KeyboardInterrupt):
-        drive(asked, interrupt_at(1))
-    monkeypatch.setattr(drivers, "is_at_work", lambda _: True)
-    monkeypatch.setattr(drivers, "_LEAVE_SECONDS", 0.1)
-    with pytest.raises(CseError, match=r"run .* of trial 1 is still going on"):
-        drive(asked)
 
 
 @pytest.mark.exhaustive
@@ -218,7 +206,6 @@ def test_a_trial_killed_before_it_had_values_gets_them(tmp_path):
 
 
 def test_a_trial_whose_driver_was_killed_before_it_told_the_end_is_not_run_again(tmp_path):
-    """Its run is finished, with a result, or without one as it was pruned; or its reason is written."""
     asked = plan(tmp_path, trials=6)
     with pytest.raises(KeyboardInterrupt):
         drive(asked, interrupt_at(2))
@@ -229,16 +216,8 @@ def test_a_trial_whose_driver_was_killed_before_it_told_the_end_is_not_run_again
     assert 2 not in map(number, executor.jobs)
     assert read_trials(study)[2].reason == "the loss is nan"
 
-    asked = plan(tmp_path, trials=4, name="pruned")
-    with pytest.raises(KeyboardInterrupt):
-        drive(asked, interrupt_at(2))
-    find(trials(asked)[2].user_attrs["runs"]["42"]).close()
-    _, _, executor = drive(asked)
-    assert list(map(number, executor.jobs)) == [3]
-    assert studies.counts(trials(asked)) == {"complete": 3, "pruned": 1, "failed": 0}
 
-
-def test_several_seeds_of_a_trial_follow_each_other_and_finished_ones_are_kept(tmp_path, no_records):
+def test_several_seeds_of_a_trial_follow_each_other(tmp_path):
     asked = plan(tmp_path, trials=4, seeds=(5, 6, 7))
 
     def score(job, observer):
@@ -257,14 +236,6 @@ def test_several_seeds_of_a_trial_follow_each_other_and_finished_ones_are_kept(t
     assert executor.most == 2
     assert found[1].value == pytest.approx(6 - found[1].params["train.learning_rate"] - 64)
     assert [trial.state for trial in found] == [TrialState.COMPLETE] * 4
-
-
-@pytest.fixture
-def no_records(monkeypatch):
-    """Leave MLflow out."""
-    from cse_cli.tracking import NullTracker
-
-    monkeypatch.setattr("cse_cli.tracking.start", lambda *_, **__: NullTracker())
 
 
 def test_values_that_an_interrupted_trial_has_are_not_tried_twice(tmp_path):
@@ -376,59 +347,6 @@ def test_test_data_is_never_tuned_on(tmp_path):
     assert not address(None, "search").exists()
 
 
-# Where it is kept, and by whom it is driven.
-
-
-def test_a_second_driver_is_refused_and_told_who_is_at_it(tmp_path):
-    asked = plan(tmp_path, trials=3, device="cpu")
-    study = open_study(asked)
-    study.ask()
-    with sole_driver("search", "search"):
-        with pytest.raises(CseError, match=r"search 'search' is being done by process \d+ on .*") as told:
-            run_search(asked, SearchObserver())
-        assert "--workers" in str(told.value)
-        assert read_search(study).trials[0].state == "running"
-    assert read_search(study).trials[0].state == "interrupted"
-
-
-def test_a_driver_of_another_machine_is_refused_while_it_lives(tmp_path, monkeypatch):
-    monkeypatch.setattr(lease, "_WRITE_SECONDS", 0.0)
-    study = open_study(plan(tmp_path))
-    theirs = {"host": "elsewhere", "pid": 7, "since": "noon", "began": "0", "renewed": time.time() - 50}
-    study.set_user_attr("cse:driver", theirs)
-    with pytest.raises(CseError, match="by process 7 on elsewhere since noon") as told, lease.lease(study):
-        pass
-    assert "--workers" in str(told.value)
-    assert "--on" in str(told.value)
-    assert lease.is_leased(study)
-    study.set_user_attr("cse:driver", {**theirs, "renewed": time.time() - 61})
-    assert not lease.is_leased(study)
-    with lease.lease(study):
-        assert lease.is_leased(study)
-        assert study.user_attrs["cse:driver"]["host"] != "elsewhere"
-    assert study.user_attrs["cse:driver"] is None
-
-
-def test_a_lease_is_renewed_and_lost_to_the_one_that_wrote_later(tmp_path, monkeypatch):
-    monkeypatch.setattr(lease, "_WRITE_SECONDS", 0.0)
-    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.05)
-    study = open_study(plan(tmp_path))
-    with lease.lease(study):
-        before, until = study.user_attrs["cse:driver"]["renewed"], time.monotonic() + 60
-        while study.user_attrs["cse:driver"]["renewed"] == before and time.monotonic() < until:
-            time.sleep(0.05)
-        assert study.user_attrs["cse:driver"]["renewed"] > before
-
-    def overwritten(_seconds):
-        theirs = {"host": "elsewhere", "pid": 7, "since": "noon", "began": "0", "renewed": time.time()}
-        study.set_user_attr("cse:driver", theirs)
-
-    monkeypatch.setattr(lease.time, "sleep", overwritten)
-    with pytest.raises(CseError, match="elsewhere"), lease.lease(study):
-        pass
-    assert study.user_attrs["cse:driver"]["host"] == "elsewhere"
-
-
 def test_a_study_killed_while_it_was_made_is_made_again(tmp_path):
     asked = plan(tmp_path, trials=2)
     optuna.create_study(study_name="search", storage=address(None, "search").open(), direction="maximize")
@@ -438,38 +356,11 @@ def test_a_study_killed_while_it_was_made_is_made_again(tmp_path):
     assert studies.counts(trials(asked))["complete"] == 2
 
 
-def test_a_journal_of_an_earlier_version_is_copied_once(tmp_path, capsys):
-    asked = plan(tmp_path, trials=4)
-    with pytest.raises(KeyboardInterrupt):
-        drive(asked, interrupt_at(2))
-    before = trials(asked)
-    file, journal = folder() / "search.db", folder() / "search.journal"
-    with_lost = optuna.load_study(study_name="search", storage=f"sqlite:///{file}")
-    with_lost.enqueue_trial({"train.learning_rate": 5e-4}, user_attrs={"retry_of": 1, "losses": 2})
-    with_lost.tell(with_lost.ask(), state=TrialState.FAIL)
-    kept = JournalStorage(JournalFileBackend(str(journal)))
-    optuna.copy_study(from_study_name="search", from_storage=f"sqlite:///{file}", to_storage=kept)
-    with journal.open("ab") as lines:
-        lines.write(b'{"op_code":4,"worker_id":"x')  # half a line of a process that was killed
-    file.unlink()
-    (folder() / "empty.journal").touch()
-    (search,) = list_searches(None)
-    assert [trial.state for trial in search.trials] == ["complete", "complete", "interrupted", "failed"]
-    assert search.trials[3].reason == "its process was ended 3 times"
-    assert sorted(path.name for path in folder().glob("search.*")) == ["search.db", "search.journal.copied"]
-    assert [(t.number, t.params, t.value, t.user_attrs) for t in trials(asked)][:3] == [
-        (t.number, t.params, t.value, t.user_attrs) for t in before
-    ]
-    _, _, executor = drive(asked)
-    assert [number(job) for job in executor.jobs] == [2]
-    assert studies.counts(trials(asked)) == {"complete": 3, "pruned": 0, "failed": 1}
-
-
 def test_an_unusable_address_is_refused_without_its_password(tmp_path):
     for storage, message in {
         "redis://me:secret@host/db": "'redis' is not supported",
         "notes.txt": "'notes.txt' is not an address",
-        "old.journal": r"use sqlite:///old.db, or leave out --storage",
+        "old": r"use sqlite:///old.db, or leave out --storage",
         "sqlite://": "names no file",
     }.items():
         with pytest.raises(CseError) as told:

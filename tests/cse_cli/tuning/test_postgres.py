@@ -1,8 +1,7 @@
-"""Studies in PostgreSQL, which several machines reach: one of them drives."""
+"""Studies in PostgreSQL, which several machines reach."""
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,9 +9,6 @@ from optuna.trial import TrialState
 from sqlalchemy import create_engine, text
 
 from cse_cli.tuning import storage
-from cse_cli.tuning.observer import SearchObserver
-from cse_cli.tuning.results import read_search
-from cse_cli.tuning.search import run_search
 from cse_cli.tuning.study import load_study, open_study
 from registry.errors import CseError, TrackingError
 from tests.cse_cli.tuning import postgres
@@ -57,14 +53,15 @@ def test_drivers_that_make_the_tables_at_once_all_have_them(address, tmp_path):
     assert storage.study_names(fresh) == [f"one{number}" for number in range(4)]
 
 
-def test_one_machine_drives_at_a_time(address, tmp_path):
-    asked = plan(tmp_path, name="leased", trials=1, storage=address, device="cpu")
-    study = open_study(asked)
-    theirs = {"host": "elsewhere", "pid": 7, "since": "noon", "began": "0", "renewed": time.time()}
-    study.set_user_attr("cse:driver", theirs)
-    with pytest.raises(CseError, match="is being done by process 7 on elsewhere since noon"):
-        run_search(asked, SearchObserver())
-    assert read_search(study, address).study == "leased"
+def test_four_at_once_do_each_trial_once(address, tmp_path):
+    asked = plan(tmp_path, name="together", trials=12, storage=address, sampler="random")
+    with ThreadPoolExecutor(4) as pool:
+        drivers = list(pool.map(lambda _: drive(asked), range(4)))
+    assert sorted(number(job) for _, _, executor in drivers for job in executor.jobs) == list(range(12))
+    assert [trial.state for trial in trials(asked)] == [TrialState.COMPLETE] * 12
+    alone = plan(tmp_path, name="together", trials=12, sampler="random")
+    drive(alone)
+    assert [trial.params for trial in trials(asked)] == [trial.params for trial in trials(alone)]
 
 
 def test_joining_checks_the_question_and_the_name(address, tmp_path):

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.tracking import NullTracker
 from cse_cli.tuning import samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.study import load_study, open_study
 from tests.chosen import these
 from tests.cse_cli.tuning.fake import drive, number, plan, trials
-
-
-@pytest.fixture(autouse=True)
-def no_records(monkeypatch):
-    """Leave MLflow out."""
-    monkeypatch.setattr("cse_cli.tracking.start", lambda *_, **__: NullTracker())
 
 
 @pytest.mark.parametrize("slots", [1, 3])

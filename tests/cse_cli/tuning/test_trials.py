@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import optuna
 import pytest
-from mlflow import MlflowClient
 from optuna.trial import TrialState
 
 from cse_cli.core.paths import runs
-from cse_cli.core.run_folder import is_finished
+from cse_cli.data.identity import identify
 from cse_cli.recipe.load import load
-from cse_cli.tracking import location
-from cse_cli.tracking.reader import finished_results, list_runs
+from cse_cli.runs.events import read_history
+from cse_cli.runs.index import all_runs, finished_results, read_run
+from cse_cli.runs.record import folder_of
 from cse_cli.tuning import study as studies
 from cse_cli.tuning import trial as trial_module
 from cse_cli.tuning.config import SearchConfig
@@ -46,7 +46,7 @@ class Notes(SearchObserver):
     def __init__(self):
         self.heard = []
 
-    def trial_ended(self, trial, best):
+    def trial_ended(self, trial, best, done):
         self.heard.append(trial)
 
     def interrupted(self, name):
@@ -71,7 +71,7 @@ def search(asked, observer=None, **changes):
 
 def below(run_id):
     """Return the runs below one, oldest first."""
-    return sorted(list_runs(f"tags.`mlflow.parentRunId` = '{run_id}'"), key=lambda run: run.started)
+    return [run for run in reversed(all_runs()) if run.about.parent == run_id]
 
 
 def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
@@ -79,9 +79,9 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
     outcome = search(asked, notes, tags={"for": "the paper"})
     assert (outcome.ran, outcome.ending, outcome.counts["complete"]) == (3, "budget", 3)
     trials = below(outcome.run_id)
-    assert {(run.experiment, run.tags["for"]) for run in trials} == {("tune/search", "the paper")}
-    assert [(run.name, run.status, run.tags["cse.tune"], run.tags["cse.trial"]) for run in trials] == [
-        (f"trial {number} of search", "FINISHED", "search", str(number)) for number in range(3)
+    assert {(run.about.group, run.about.tags["for"]) for run in trials} == {("tune/search", "the paper")}
+    assert [(run.name, run.state, run.about.search, run.about.trial) for run in trials] == [
+        (f"trial {number} of search", "FINISHED", "search", number) for number in range(3)
     ]
     ended = read_trials(load_study(None, "search"))
     for run, trial in zip(trials, ended, strict=True):
@@ -92,9 +92,11 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
             == run.result.curve[run.result.selected_step]
             == max(value for step, value in run.result.curve.items() if step)
         )
-    parent = MlflowClient(location.uri()).get_run(outcome.run_id)
-    assert parent.info.status == "FINISHED"
-    assert parent.data.metrics["score/best"] == max(trial.score for trial in ended)
+    parent, history = read_run(outcome.run_id), read_history(folder_of(outcome.run_id))
+    assert (parent.state, parent.about.summary, parent.about.search) == ("FINISHED", "tuning", "search")
+    assert (parent.about.seed, parent.about.tags, parent.tags["metric"]) == (None, {"for": "the paper"}, "dev.spearman")
+    assert parent.tags["space.train.learning_rate"] == "1e-05..0.001 log"
+    assert list(history.metrics["score/best"].values()) == [max(trial.score for trial in ended)]
     assert not list(runs().glob("*/*.pt"))
     assert not list(runs().glob("*/model"))
 
@@ -102,9 +104,9 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
 @pytest.mark.exhaustive
 def test_the_first_trial_is_the_recipe_and_others_are_no_results_of_it(asked):
     outcome = search(asked)
-    hashes = [run.tags["cse.recipe_hash"] for run in below(outcome.run_id)]
-    assert hashes[0] == load(asked.recipe).recipe.hash()
-    assert len(set(hashes)) == 3
+    experiments = [run.about.identity for run in below(outcome.run_id)]
+    assert experiments[0] == identify(load(asked.recipe).recipe)
+    assert len({one.experiment for one in experiments}) == 3
     assert finished_results() == []
 
 
@@ -118,16 +120,9 @@ def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, ca
     outcome = search(asked)
     assert outcome.counts == {"complete": 2, "pruned": 1, "failed": 0}
     pruned = below(outcome.run_id)[1]
-    assert (pruned.status, pruned.tags["cse.pruned"], pruned.result, pruned.unreadable) == (
-        "FINISHED",
-        "true",
-        None,
-        None,
-    )
-    client = MlflowClient(location.uri())
-    assert [point.step for point in client.get_metric_history(pruned.run_id, "dev/spearman")] == [0, 2]
+    assert (pruned.state, pruned.result, pruned.unreadable) == ("PRUNED", None, None)
+    assert list(read_history(folder_of(pruned.run_id)).metrics["dev/spearman"]) == [0, 2]
     assert list((runs() / pruned.run_id).glob("*.pt")) == []
-    assert is_finished(pruned.run_id)
     assert finished_results() == []
     assert capsys.readouterr().err == ""
 
@@ -152,8 +147,8 @@ def test_a_trial_that_fails_keeps_its_reason_and_the_search_goes_on(asked, monke
     outcome = search(asked)
     assert outcome.counts == {"complete": 2, "pruned": 0, "failed": 1}
     failed = below(outcome.run_id)[1]
-    assert failed.status == "FAILED"
-    assert failed.tags["cse.reason"].startswith(reason)
+    assert failed.state == "FAILED"
+    assert failed.reason.startswith(reason)
     assert read_trials(load_study(None, "search"))[1].reason.startswith(reason)
     assert not list((runs() / failed.run_id).glob("*.pt"))
 
@@ -182,12 +177,13 @@ def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
             search(asked, notes)
     assert notes.heard[-1] == "left search"
     parent = run_of(load_study(None, "search"))
-    assert [run.status for run in below(parent)] == ["FINISHED", "KILLED"]
+    assert [run.state for run in below(parent)] == ["FINISHED", "STOPPED"]
+    assert read_run(parent).state == "STOPPED"
     outcome = search(asked)
     assert outcome.run_id == parent
     assert outcome.counts == {"complete": 3, "pruned": 0, "failed": 0}
-    assert [(run.name, run.tags["cse.trial"]) for run in below(parent)] == [
-        (f"trial {number} of search", str(number)) for number in range(3)
+    assert [(run.name, run.about.trial) for run in below(parent)] == [
+        (f"trial {number} of search", number) for number in range(3)
     ]  # trial 1 has gone on with its run
     assert not list(runs().glob("*/*.pt"))
 
@@ -196,29 +192,26 @@ def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
 def test_several_seeds_are_runs_below_their_trial_and_their_mean_is_the_score(asked):
     outcome = search(asked, None, seeds=(0, 1), trials=2)
     trials = below(outcome.run_id)
-    assert [(run.name, run.status, run.unreadable) for run in trials] == [
-        ("trial 0 of search", "FINISHED", None), ("trial 1 of search", "FINISHED", None)
+    assert [(run.name, run.state, run.about.summary) for run in trials] == [
+        ("trial 0 of search", "FINISHED", "seeds"), ("trial 1 of search", "FINISHED", "seeds")
     ]  # fmt: skip
     seeds = below(trials[1].run_id)
     assert [run.name for run in seeds] == ["seed 0 of trial 1 of search", "seed 1 of trial 1 of search"]
     scores = [run.result.curve[run.result.selected_step] for run in seeds]
     ended = read_trials(load_study(None, "search"))[1]
     assert ended.score == pytest.approx(sum(scores) / 2)
+    metrics = read_history(folder_of(trials[1].run_id)).metrics
+    assert (metrics["score/seed"], metrics["score/mean"]) == (dict(enumerate(scores)), {2: ended.score})
     assert ended.run_id == trials[1].run_id
 
 
 def test_a_trial_whose_first_seeds_lose_is_given_up(asked, monkeypatch):
     scores = iter([5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0])
-
-    def scored(*_):
-        return next(scores)
-        yield
-
-    monkeypatch.setattr(trial_module.TrialRuns, "_score", scored)
+    monkeypatch.setattr(trial_module, "_selected_score", lambda _: next(scores))
     outcome = search(asked, None, seeds=(0, 1, 2, 3), trials=2)
     assert outcome.counts == {"complete": 1, "pruned": 1, "failed": 0}
     pruned = below(outcome.run_id)[1]
-    assert (pruned.status, pruned.tags["cse.pruned"]) == ("FINISHED", "true")
+    assert (pruned.state, pruned.reason) == ("PRUNED", "mean 2.00 over 3 seeds")
 
 
 @pytest.mark.exhaustive
@@ -235,12 +228,12 @@ def test_a_stopped_trial_of_several_seeds_goes_on_with_the_seed_it_was_at(asked,
         with pytest.raises(KeyboardInterrupt):
             search(asked, None, seeds=(0, 1), trials=1)
     (summary,) = below(run_of(load_study(None, "search")))
-    assert summary.status == "KILLED"
-    assert [run.status for run in below(summary.run_id)] == ["FINISHED", "KILLED"]
+    assert summary.state == "STOPPED"
+    assert [run.state for run in below(summary.run_id)] == ["FINISHED", "STOPPED"]
     outcome = search(asked, None, seeds=(0, 1), trials=1)
     assert outcome.counts["complete"] == 1
     assert [run.run_id for run in below(outcome.run_id)] == [summary.run_id]
-    assert [run.status for run in below(summary.run_id)] == ["FINISHED", "FINISHED"]
+    assert [run.state for run in below(summary.run_id)] == ["FINISHED", "FINISHED"]
 
 
 @pytest.mark.process
@@ -249,9 +242,9 @@ def test_two_workers_start_by_themselves_and_share(asked):
     outcome = search(asked, notes, workers=2, trials=4)
     assert (outcome.ran, outcome.counts["complete"]) == (4, 4)
     assert sorted(t.number for t in notes.heard) == [0, 1, 2, 3]
-    processes = {run.tags["cse.pid"] for run in below(outcome.run_id)}
+    processes = {read_history(folder_of(run.run_id)).starts[-1].data["pid"] for run in below(outcome.run_id)}
     assert 1 <= len(processes) <= 2
-    assert str(os.getpid()) not in processes
+    assert os.getpid() not in processes
 
 
 @pytest.mark.process
@@ -272,13 +265,13 @@ def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked, tmp_path, c
     study = load_study(None, "search")
     assert "stopped; cse tune --join search goes on" in said
     assert sum(t.state == TrialState.RUNNING for t in study.get_trials()) == 2
-    assert {run.status for run in list_runs()} <= {"KILLED", "FINISHED"}
+    assert {run.state for run in all_runs()} <= {"STOPPED", "FINISHED"}
     (listed,) = json.loads(cse("tune", "ls", "--json", capsys=capsys)[1])["studies"]
     assert [trial["state"] for trial in listed["trials"]].count("interrupted") == 2
     code, _, said = cse(*command[:-2], "--workers", "1", *command[-2:], capsys=capsys)
     assert code == 0, said
     assert studies.counts(study.get_trials()) == {"complete": 4, "pruned": 0, "failed": 0}
-    assert {run.status for run in list_runs()} == {"FINISHED"}
+    assert {run.state for run in all_runs()} == {"FINISHED"}
     assert not list(runs().glob("*/*.pt"))
 
 
@@ -294,3 +287,4 @@ def test_a_recipe_that_cannot_run_ends_the_search_at_once(asked, tmp_path):
     with pytest.raises(CseError, match="no-such-model"):
         search(asked, None, overrides=("encoders.online.model=./no-such-model",))
     assert studies.settled(load_study(None, "search").get_trials()) == []
+    assert [(run.about.summary, run.state) for run in all_runs()] == [("tuning", "FAILED")]

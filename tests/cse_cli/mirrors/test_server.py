@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -17,16 +18,21 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cse_cli import tracking
-from cse_cli.tracking import command, mlflow_tracker
-from cse_cli.tracking.command import free_port
-from cse_cli.tracking.reader import details, finished_results
-from cse_cli.tracking.store import Store, open_store
-from cse_cli.tracking.unsent import waiting
+from cse_cli.mirrors import follower
+from cse_cli.mirrors import ui as pages
+from cse_cli.mirrors.command import sync
+from cse_cli.mirrors.follower import follow
+from cse_cli.mirrors.mirror import State
+from cse_cli.mirrors.pull import pull
+from cse_cli.mirrors.store import open_store
+from cse_cli.mirrors.ui import free_port
+from cse_cli.runs.index import finished_results
 from registry.errors import TrackingError
-from tests.cse_cli.jobs.commands import gone
-from tests.cse_cli.tracking.stores import points, result
+from tests.cse_cli.mirrors.test_follow import until
+from tests.cse_cli.mirrors.test_mlflow import fill
+from tests.cse_cli.mirrors.trackers import points, there
 from tests.ports import unused_port
+from tests.records import recorded
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -38,7 +44,7 @@ def answers(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def server(folder: Path, port: int) -> Iterator[None]:
+def server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server that keeps the artifacts itself."""
     options = {
         "--backend-store-uri": f"sqlite:///{folder}/server.db",
@@ -58,7 +64,7 @@ def server(folder: Path, port: int) -> Iterator[None]:
             assert time.monotonic() < until
             time.sleep(0.2)
         assert process.poll() is None  # else another one answers
-        yield
+        yield process
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -69,38 +75,65 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     port = unused_port()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+    address = f"http://127.0.0.1:{port}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(mlflow_tracker, "SEND_SECONDS", 0.0)
-    monkeypatch.setattr(mlflow_tracker, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(follower, "SEND_SECONDS", 0.1)
+    monkeypatch.setattr(follower, "RETRY_SECONDS", 0.1)
     with server(tmp_path, port):
-        tracker = tracking.start("run", {"a": "1"}, {"cse.recipe": "r"})
+        record = recorded(end=None)
+        sending = follow(record.about)
         for step in range(10):
-            tracker.metrics({"loss": float(step)}, step)
-        tracker.text("resolved.toml", "a = 1\n")
+            record.metrics({"loss": float(step)}, step)
+        until(lambda: State.read(record.run_id, "mlflow") is not None)
+        until(lambda: len(points(record.run_id, "loss")) == 10)
     begin = time.monotonic()
     for step in range(10, 20):
-        tracker.metrics({"loss": float(step)}, step)
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "weights").write_bytes(bytes(100_000))
-    tracker.folder(tmp_path / "model", "model")
-    tracker.text("result.json", result(run_id=tracker.run_id).model_dump_json())
-    assert time.monotonic() - begin < 60
-    assert len(waiting()) == 1
+        record.metrics({"loss": float(step)}, step)
+    assert time.monotonic() - begin < 10
+    until(lambda: "does not answer" in capfd.readouterr().err)
 
     with server(tmp_path, port):
         for step in range(20, 30):
-            tracker.metrics({"loss": float(step)}, step)
-        tracker.finish("FINISHED")
-        assert waiting() == []
-        about = details(tracker.run_id)
-        assert about.run.status == "FINISHED"
-        assert points(open_store().client, tracker.run_id, "loss") == [(s, float(s)) for s in range(30)]
-        assert about.artifacts == ["model/weights", "resolved.toml", "result.json"]
-        assert [one.run_id for one in finished_results()] == [tracker.run_id]
-    shown = capfd.readouterr()
-    assert shown.out == ""
-    assert (shown.err.count("does not answer"), shown.err.count("answers again")) == (1, 1)
+            record.metrics({"loss": float(step)}, step)
+        fill(record)
+        sending.close()
+        assert points(record.run_id, "loss") == [(s, float(s)) for s in range(30)]
+        run = there(record.run_id)
+        assert run.info.status == "FINISHED"
+        names = {one.path for one in open_store().client.list_artifacts(run.info.run_id)}
+        assert names >= {"run.toml", "recipe.toml", "result.json", "series", "events.jsonl"}
+        (model,) = open_store().client.search_logged_models([run.info.experiment_id])
+        assert {metric.key for metric in model.metrics} == {"eval/avg", "eval/gain"}
+        monkeypatch.setenv("CSE_HOME", str(tmp_path / "mine"))
+        assert pull(address).new == 1
+        assert [one.run_id for one in finished_results()] == [record.run_id]
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.process
+def test_a_server_that_hangs_at_the_end_gets_the_rest_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    port = unused_port()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with server(tmp_path, port) as process:
+        record = recorded(end=None)
+        sending = follow(record.about)
+        until(lambda: State.read(record.run_id, "mlflow") is not None)
+        os.killpg(process.pid, signal.SIGSTOP)
+        record.metrics({"loss": 1.0}, 1)
+        record.end("finished")
+        begin = time.monotonic()
+        sending.close()
+        assert time.monotonic() - begin < 30
+        assert "`cse runs sync` sends the rest" in capfd.readouterr().err
+        os.killpg(process.pid, signal.SIGCONT)
+        until(lambda: answers(port))
+        until(lambda: threading.active_count() == 1 or not any("mirror" in t.name for t in threading.enumerate()))
+        sync()
+        assert (there(record.run_id).info.status, points(record.run_id, "loss")) == ("FINISHED", [(1, 1.0)])
 
 
 one_by_one = pytest.mark.xdist_group("ports from 5000 up")
@@ -110,7 +143,7 @@ one_by_one = pytest.mark.xdist_group("ports from 5000 up")
 @contextlib.contextmanager
 def ui() -> Iterator[subprocess.Popen[str]]:
     """Start `cse ui`; it is gone after the block, also when the test fails."""
-    command = [sys.executable, "-m", "cse_cli", "ui", "--no-browser"]
+    command = [sys.executable, "-c", "from cse_cli.mirrors.command import ui; ui(None, True)"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -137,15 +170,15 @@ def status(address: str, host: str) -> int:
 
 @pytest.mark.process
 @one_by_one
-def test_two_at_once_come_up_on_the_loopback_for_its_own_names_and_go_with_ctrl_c(store: Store) -> None:
-    tracker = tracking.start("run", {}, {}, experiment="mini/simcse_en")
-    tracker.finish("FINISHED")
-    place = store.client.get_run(tracker.run_id).info.experiment_id
+def test_two_at_once_serve_this_machine_and_end_with_ctrl_c() -> None:
+    record = recorded(group="mini/simcse_en")
+    open_store()  # by migrations that both would wait for
 
     with ui() as first, ui() as second:
         addresses, servers = [], []
         for process in (first, second):
             url, page = said(process)
+            place = there(record.run_id).info.experiment_id  # sent by the command
             assert page == f"experiments/{place}/runs?workflowType=machine_learning&viewStateShareKey=cse"
             assert url.startswith("http://127.0.0.1:")
             addresses.append(url.removeprefix("http://"))
@@ -161,19 +194,19 @@ def test_two_at_once_come_up_on_the_loopback_for_its_own_names_and_go_with_ctrl_
             assert process.wait(timeout=30) == 0
             assert "Traceback" not in (process.stderr.read() if process.stderr else "")
     assert len(servers) == 4
-    assert gone(servers)  # its port may be another test's by now
+    assert psutil.wait_procs(servers, timeout=24)[1] == []
 
 
 @pytest.mark.process
 @one_by_one
-def test_the_server_ends_when_the_command_is_killed(store: Store) -> None:
+def test_the_server_ends_when_the_command_is_killed(home: Path) -> None:
     with ui() as process:
         port = int(said(process)[0].rpartition(":")[2])
         servers = psutil.Process(process.pid).children(recursive=True)
         assert answers(port)
         process.kill()
     assert len(servers) == 2
-    assert gone(servers)
+    assert psutil.wait_procs(servers, timeout=24)[1] == []
 
 
 def test_a_port_in_use_is_refused_and_passed_over() -> None:
@@ -199,12 +232,12 @@ def test_the_server_is_this_machines_alone_and_hides_its_database(home: Path, mo
 
     home.mkdir(exist_ok=True)
     monkeypatch.setenv("MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE", "true")
-    monkeypatch.setattr("cse_cli.tracking.store.open_store", lambda: Store(address, None))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     monkeypatch.setattr(subprocess, "Popen", started)
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(KeyError, match="started"):
-            command._serve(unused_port(), no_browser=True)
+            pages.serve("experiments", unused_port(), no_browser=True)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -239,24 +272,24 @@ def others(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
                 taken.append(port)
             return listening(port)
 
-        monkeypatch.setattr(command, "_server", server)
+        monkeypatch.setattr(pages, "_server", server)
         yield taken
     signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.process
-def test_a_port_that_another_was_faster_to_take_is_not_shown_as_ours(
-    store: Store, others: list[int], capsys: pytest.CaptureFixture[str]
+def test_a_port_that_another_program_took_is_not_shown(
+    home: Path, others: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(TrackingError, match="Address already in use"):
-        command._serve(unused_port(), no_browser=True)
+        pages.serve("experiments", unused_port(), no_browser=True)
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.process
 @one_by_one
-def test_where_another_was_faster_to_take_a_port_that_nobody_asked_for_the_next_one_is_taken(
-    store: Store, others: list[int], monkeypatch: pytest.MonkeyPatch
+def test_the_next_port_is_used_if_another_program_took_one(
+    home: Path, others: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
 
@@ -264,7 +297,7 @@ def test_where_another_was_faster_to_take_a_port_that_nobody_asked_for_the_next_
         shown.append(url)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "_open", leave)
-    command._serve(None, no_browser=True)
+    monkeypatch.setattr(pages, "show", leave)
+    pages.serve("experiments", None, no_browser=True)
     assert len(shown) == 1
     assert not shown[0].startswith(f"http://127.0.0.1:{others[0]}/")

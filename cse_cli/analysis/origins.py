@@ -1,0 +1,143 @@
+"""Which recipe's file a run comes from, what it is called, and whether it still describes the same experiment."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from cse_cli.analysis.runs import read_resolved, recipe_changes, recipe_today
+from cse_cli.core.paths import cache
+from cse_cli.core.results import Result
+from cse_cli.recipe.catalog import RecipeFacts
+from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
+from registry.errors import CseError, UnknownNameError
+from registry.paths import is_file, write_atomically
+
+RecipeStatus = Literal["current", "variant", "changed", "other_model", "missing"]
+"""How a run relates to its recipe's file today: the same settings; those that its `--set` explains; other settings;
+another model; there is no such file."""
+STATUSES: tuple[RecipeStatus, ...] = ("current", "variant", "other_model", "changed", "missing")
+"""In the order in which one stands for several."""
+SHIPPED = "_recipes"
+"""Folder of an installation's recipes."""
+
+
+def origin_of(result: Result) -> str:
+    """Return what identifies a run's recipe: the path of its file, or the name of one that is not on this machine.
+
+    A recipe that had a bare name on another machine is the one with this name here.
+    """
+    source, name = result.source, result.recipe
+    shipped = source.endswith(f"/{SHIPPED}/{name}.toml")  # another installation's
+    if source and not shipped and is_file(Path(source)):
+        return str(real_path(Path(source)))
+    if source and not shipped and not source.endswith(f"/recipes/{name}.toml"):
+        return source
+    file = Path(name) if name.endswith(".toml") else _named(name)
+    return name if file is None else str(real_path(file))
+
+
+def _named(name: str) -> Path | None:
+    """Return the file of the recipe with a bare name."""
+    return next((file for root in roots() if is_file(file := root / f"{name}.toml")), None)
+
+
+def names_of(recipes: Mapping[str, str]) -> dict[str, str]:
+    """Return origin → name; files with the same name have as much of their path as tells them apart.
+
+    Args:
+        recipes: Origin → what the run calls its recipe.
+    """
+    bare = {origin: bare_name(Path(origin)) if origin.endswith(".toml") else origin for origin in recipes}
+    names = {origin: bare[origin] or recipe_name(called) for origin, called in recipes.items()}
+    same: dict[str, list[str]] = defaultdict(list)
+    for origin, name in names.items():
+        same[name].append(origin)
+    for name, origins in same.items():
+        if len(origins) > 1 or _named(name) is not None:
+            names |= {origin: _tail(origin, origins) for origin in origins if bare[origin] is None}
+    return names
+
+
+def _tail(path: str, others: Sequence[str]) -> str:
+    """Return the shortest end of a path, with its folder, that no other path has."""
+    parts = Path(path).parts
+    for count in range(2, len(parts)):
+        if all(Path(other).parts[-count:] != parts[-count:] for other in others if other != path):
+            return Path(*parts[-count:]).as_posix()
+    return path
+
+
+def recipe_status(result: Result, changes: Sequence[str] = (), answers: Answers | None = None) -> RecipeStatus:
+    """Return how a run relates to its recipe's file today.
+
+    Args:
+        result: Of the run.
+        changes: What its `--set` changed.
+        answers: What is known of variants.
+    """
+    origin = origin_of(result)
+    if not is_file(Path(origin)):
+        return "missing"
+    try:
+        today = recipe_today(origin)
+    except UnknownNameError:
+        return "missing"
+    except CseError:
+        return "changed"
+    if today.settings == result.recipe_hash:
+        return "current"
+    if result.model not in {str(part.get("model", "")) for part in today.resolved["encoders"].values()}:
+        return "other_model"
+    return "variant" if changes and (answers or Answers()).is_variant(result, changes, today) else "changed"
+
+
+class Answers:
+    """Whether `--set` explains how runs differ from their recipes' files.
+
+    To find out, a resolved recipe is read, which takes two milliseconds. So the answers are kept in a file of the
+    cache, by the hashes of the settings on both sides. You can delete it at any time.
+    """
+
+    def __init__(self) -> None:
+        self._file = cache() / "variants.json"
+        self._known: dict[str, bool] = {}
+        with suppress(OSError, ValueError, TypeError):
+            self._known = dict(json.loads(self._file.read_bytes()))
+        self._read = len(self._known)
+
+    def is_variant(self, result: Result, changes: Sequence[str], today: RecipeFacts) -> bool:
+        """Return whether changes explain all differences between a run and its recipe's file today."""
+        key = " ".join((today.settings, result.recipe_hash, *changes))
+        if key not in self._known:
+            if (ran := read_resolved(result.run_id)) is None:
+                return True
+            differing = recipe_changes([today.resolved, ran])
+            self._known[key] = all(_explained(change.key, changes) for change in differing)
+        return self._known[key]
+
+    def keep(self) -> None:
+        """Write the answers, if there are new ones."""
+        if len(self._known) > self._read:
+            with suppress(OSError):  # a directory that cannot be written is read without a cache
+                write_atomically(self._file, json.dumps(self._known))
+
+
+def _explained(key: str, changes: Sequence[str]) -> bool:
+    """Return whether one of the changes is of this key, of a table around it or of something in it."""
+    for change in changes:
+        changed = change.removeprefix("no ").partition("=")[0].removesuffix(".name")
+        changed = ".".join(_until_position(changed))
+        if f"{key}.".startswith(f"{changed}.") or f"{changed}.".startswith(f"{key}."):
+            return True
+    return False
+
+
+def _until_position(key: str) -> list[str]:
+    """Return the parts of a dotted key before a position in an array, which comparisons do not have."""
+    parts = key.split(".")
+    return parts[: next((place for place, part in enumerate(parts) if part.isdecimal()), len(parts))]

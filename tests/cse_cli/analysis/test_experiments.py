@@ -1,0 +1,226 @@
+"""Rows by experiment: two of one recipe, copies, recipes of one name, other evaluation data, and what is pooled."""
+
+import csv
+import io
+from datetime import UTC, datetime
+
+import pytest
+
+from cse_cli.analysis.experiments import configurations
+from cse_cli.analysis.runs import find_methods
+from cse_cli.core.identity import Identity, Plan
+from cse_cli.core.results import STS_TASKS, Versions
+from cse_cli.recipe.load import load
+from registry.errors import CseError
+from tests.cse_cli.analysis.leaderboard_runs import current, mini, result, tables, written
+
+DATES = datetime(2026, 11, 20, 9, 30, tzinfo=UTC), datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
+TEXTS = {"text": "1f914d36" * 8}, {"text": "5cfa3ca1" * 8}
+WEIGHTS = {"weights": {"encoders.bert": "aaaaaaaa" * 8}}, {"weights": {"encoders.bert": "bbbbbbbb" * 8}}
+CODE = {"code": {"losses.info_nce": "a" * 64}}, {"code": {"losses.info_nce": "b" * 64}}
+SETTINGS = "d" * 16
+
+
+def run(seed, parts, finished=DATES[0], **changes):
+    """Return a run that scores a test set of its own, whose identity has these parts besides its settings."""
+    identity = Identity(settings=SETTINGS, **parts)
+    scores = {"own": {"spearman": 60.0 + seed}}
+    return mini(seed, scores=scores, untrained={}, identity=identity, finished=finished, **changes)
+
+
+def pair(parts, **changes):
+    return [run(seed, part, date, **changes) for part, date in zip(parts, DATES, strict=True) for seed in range(2)]
+
+
+def ours(results, status_of=current, **query):
+    found = tables(results, status_of, **query)
+    return [row for table in found for row in table.rows if row.source == "ours"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "tags", "difference"),
+    [
+        (TEXTS, ["text 1f914d36", "text 5cfa3ca1"], "text 1f914d36 / 5cfa3ca1"),
+        (
+            WEIGHTS,
+            ["weights of encoders.bert aaaaaaaa", "weights of encoders.bert bbbbbbbb"],
+            "weights of encoders.bert aaaaaaaa / bbbbbbbb",
+        ),
+        (
+            CODE,
+            ["code of losses.info_nce of 2026-11-20 09:30", "code of losses.info_nce of 2026-11-23 09:30"],
+            "code of losses.info_nce (2026-11-20 09:30 / 2026-11-23 09:30)",
+        ),
+    ],
+)
+def test_two_experiments_of_one_recipe_are_two_named_rows(parts, tags, difference):
+    rows = ours(pair(parts))
+    assert [row.seeds for row in rows] == [(0, 1), (0, 1)]
+    assert sorted(tag for row in rows for tag in row.settings) == tags
+    assert all(any(difference in note for note in row.notes) for row in rows)
+    assert len({row.experiment for row in rows}) == 2
+
+
+def test_the_same_experiment_is_one_row():
+    (row,) = ours([run(0, TEXTS[0]), run(1, TEXTS[0], DATES[1])])
+    assert (row.seeds, row.settings) == ((0, 1), ())
+
+
+@pytest.mark.parametrize("form", ["table", "md", "latex", "csv", "json"])
+def test_pooled_settings_are_one_row_that_is_named_so(form):
+    results = [run(0, TEXTS[0]), run(1, TEXTS[1], DATES[1])]
+    (row,) = ours(results, pool=True)
+    assert row.seeds == (0, 1)
+    text = " ".join(written(form, results, pool=True).split())
+    assert "-pool settings: runs with equal settings" in text.replace("{", "").replace("}", "")
+    assert "pooled: text 1f914d36 / 5cfa3ca1" in text
+
+
+def test_pooled_experiments_have_no_plan():
+    plan = Plan(seeds=(0, 1), made=datetime(2025, 1, 1, tzinfo=UTC))
+    (planned,) = configurations([run(0, TEXTS[0], plan=plan), run(1, TEXTS[0], plan=plan)], current)
+    (pooled,) = configurations([run(0, TEXTS[0], plan=plan), run(1, TEXTS[1], plan=plan)], current, pool=True)
+    assert (planned.plan.mode, pooled.plan.mode) == ("planned", "anytime")
+
+
+@pytest.mark.parametrize("pool", [False, True])
+def test_scores_on_other_evaluation_data_are_never_one_mean(pool):
+    data = {"own/test": "rows:" + "1" * 64, "training": "t" * 64}, {"own/test": "rows:" + "2" * 64}
+    results = [run(seed, TEXTS[0], DATES[seed], fingerprints=data[seed]) for seed in (0, 1)]
+    rows = ours(results, pool=pool)
+    assert sorted(row.seeds for row in rows) == [(0,), (1,)]
+    assert sorted(tag for row in rows for tag in row.settings) == ["own/test 11111111", "own/test 22222222"]
+    assert all(any("evaluation data own/test 11111111 / 22222222" in note for note in row.notes) for row in rows)
+
+
+def test_other_training_fingerprints_do_not_split_a_row():
+    (row,) = ours([run(seed, TEXTS[0], fingerprints={"training": str(seed)}) for seed in (0, 1)])
+    assert row.seeds == (0, 1)
+
+
+def test_versions_and_devices_that_differ_are_a_note():
+    versions = [Versions(cse="0", python="3.11", torch=torch, transformers="5") for torch in ("2.1", "2.2")]
+    (row,) = ours([run(s, TEXTS[0], versions=versions[s], device=("cpu", "cuda:0")[s]) for s in (0, 1)])
+    assert row.notes == ("not the same for all seeds: torch 2.1 / 2.2; device cpu / cuda:0",)
+
+
+def test_an_incomplete_plan_waits_and_a_complete_one_is_tested():
+    def seeds(count, made):
+        plan = Plan(seeds=(0, 1, 2), made=made)
+        scores = {task: {"spearman": 70.0} for task in STS_TASKS}
+        return [
+            result(s, scores={**scores, "stsb": {"spearman": 70.0 + s / 10}}, plan=plan, paper=None)
+            for s in range(count)
+        ]
+
+    before, after = datetime(2025, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
+    assert [c.plan.mode for c in configurations(seeds(3, before), current)] == ["planned"]
+    assert [c.plan.mode for c in configurations(seeds(3, after), current)] == ["anytime"]
+    (row,) = ours(seeds(2, before))
+    assert any("2 of 3 planned seeds are finished" in note for note in row.notes)
+    assert not any(score.significant for score in row.scores.values())
+
+
+# --- recipes by their path --------------------------------------------------------------------------------------------
+
+
+def write(folder, name="mine.toml", steps=10):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(f'extends = "mini/simcse_en"\n[train]\nsteps = {steps}\n')
+    return str(folder / name)
+
+
+def of(path, seed=0, **changes):
+    """Return a run of a recipe's file as it is today."""
+    loaded = load(path)
+    scores = {"own": {"spearman": 60.0}}
+    identity = Identity(settings=loaded.recipe.hash())
+    values = {"scores": scores, "untrained": {}, "identity": identity, "recipe": loaded.name, "source": path}
+    return mini(seed, **{**values, **changes})
+
+
+def test_two_recipes_of_one_name_are_two_and_none_is_stale(tmp_path):
+    paths = [write(tmp_path / "a", steps=10), write(tmp_path / "b", steps=20)]
+    rows = ours([of(path, seed) for path in paths for seed in (0, 1)], None)
+    assert [row.recipe for row in rows] == ["a/mine.toml", "b/mine.toml"]
+    assert [row.configurations for row in rows] == [1, 1]
+    assert not any("stale" in score.marks for row in rows for score in row.scores.values())
+
+
+def test_one_recipe_of_a_name_keeps_it(tmp_path):
+    (row,) = ours([of(write(tmp_path / "a"))], None)
+    assert row.recipe == "mine"
+
+
+def test_a_file_named_like_a_shipped_recipe_is_another_one(tmp_path):
+    (row,) = ours([of(write(tmp_path / "a", "ifcl_en.toml"))], None)
+    assert row.recipe == "a/ifcl_en.toml"
+
+
+def test_a_copy_shares_the_row_and_both_are_named(tmp_path):
+    paths = [write(tmp_path / "a", "one.toml"), write(tmp_path / "a", "two.toml")]
+    (row,) = ours([of(path, seed, finished=DATES[seed]) for seed, path in enumerate(paths)], None)
+    assert (row.recipe, row.copies, row.seeds) == ("one", ("two",), (0, 1))
+    text = written("csv", [of(path, seed) for seed, path in enumerate(paths)], None)
+    assert {line["recipe"] for line in csv.DictReader(io.StringIO(text)) if line["source"] == "ours"} == {"one, two"}
+
+
+def test_an_edited_copy_leaves_the_originals_runs_fresh(tmp_path):
+    original, copy = write(tmp_path / "a", "one.toml"), write(tmp_path / "a", "two.toml")
+    results = [of(original), of(copy, 1)]
+    write(tmp_path / "a", "two.toml", steps=20)
+    rows = ours([*results, of(copy, 2)], None)
+    assert {(row.recipe, row.seeds) for row in rows} == {("one", (0, 1)), ("two", (2,))}
+    assert not any("stale" in score.marks for row in rows for score in row.scores.values())
+
+
+def test_two_texts_of_recipes_in_two_folders_are_two_rows(tmp_path):
+    paths = [write(tmp_path / "a"), write(tmp_path / "b")]
+    results = [
+        of(path, identity=Identity(settings=load(path).recipe.hash(), **part))
+        for path, part in zip(paths, TEXTS, strict=True)
+    ]
+    rows = ours(results, None)
+    assert [(row.recipe, row.settings) for row in rows] == [
+        ("a/mine.toml", ("text 1f914d36",)),
+        ("b/mine.toml", ("text 5cfa3ca1",)),
+    ]
+
+
+def test_runs_of_one_file_are_asked_for_by_its_path(tmp_path):
+    paths = [write(tmp_path / "a", steps=10), write(tmp_path / "b", steps=20)]
+    results = [of(path) for path in paths]
+    assert [row.recipe_hash for row in ours(results, None, recipe=paths[1])] == [results[1].recipe_hash]
+    assert len(ours(results, None, recipe="mine")) == 2
+
+
+def test_a_recipe_of_another_machine_is_the_one_of_its_name():
+    today = load("mini/simcse_en").recipe.hash()
+    (row,) = ours([of("mini/simcse_en", source="/elsewhere/recipes/mini/simcse_en.toml")], None)
+    assert (row.recipe, row.recipe_hash, row.settings) == ("mini/simcse_en", today, ())
+
+
+def test_a_file_that_is_gone_is_not_compared_with_another(tmp_path):
+    (row,) = ours([of("mini/simcse_en", recipe="simcse_en", source=str(tmp_path / "gone.toml"))], None)
+    assert any("no recipe of this name" in note for note in row.notes)
+
+
+def test_compare_takes_the_newest_experiment_and_names_the_other(tmp_path):
+    path, other = write(tmp_path / "a"), write(tmp_path / "b", steps=20)
+    settings = load(path).recipe.hash()
+    results = [
+        of(path, seed, identity=Identity(settings=settings, **part), finished=date, run_id=f"{date:%d}{seed}")
+        for part, date in zip(TEXTS, DATES, strict=True)
+        for seed in range(2)
+    ]
+    results.append(of(other, run_id="other"))
+    first, second = find_methods([path, other], results)
+    assert {run.identity.text for run in first.runs.values()} == {TEXTS[1]["text"]}
+    assert any("text 1f914d36 / 5cfa3ca1" in note for note in first.notes)
+    assert (first.name, second.name) == (path, other)
+
+
+def test_compare_refuses_a_run_with_itself(tmp_path):
+    path = write(tmp_path / "a")
+    with pytest.raises(CseError, match="cannot be compared with itself"):
+        find_methods([path, path], [of(path, run_id="a")])

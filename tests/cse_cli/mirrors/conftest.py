@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import cse_cli.mirrors.store  # noqa: F401 - before `quick_databases` looks for it
+from cse_cli.mirrors import follower, mirror, send
+from tests.cse_cli.mirrors.trackers import Memory
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Memory]]:
+    """Select a tracker in memory, and do not wait for it long."""
+    Memory.reset()
+    monkeypatch.setenv("CSE_MIRRORS", "memory")
+    monkeypatch.setitem(mirror._BUILT_IN, "memory", "tests.cse_cli.mirrors.trackers:Memory")
+    monkeypatch.setattr(follower, "SEND_SECONDS", 0.02)
+    monkeypatch.setattr(follower, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(follower, "STEP_SECONDS", 0.3)
+    monkeypatch.setattr(send, "STEP_SECONDS", 0.3)
+    monkeypatch.setattr(send, "UPLOAD_SECONDS", 0.3)
+    monkeypatch.setattr(follower, "UPLOAD_SECONDS", 0.3)
+    yield Memory
+    if Memory.hangs is not None:
+        Memory.hangs.set()
+
+
+@pytest.fixture(autouse=True)
+def looked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for what earlier runs left, as a new process does."""
+    monkeypatch.setattr(follower, "_complete", set())

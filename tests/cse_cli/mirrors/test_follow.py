@@ -1,0 +1,319 @@
+"""A tracker that is away, hangs, refuses or loses a run: nothing is lost or double, and no run waits or fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cse_cli.core.paths import runs
+from cse_cli.mirrors.command import sync as sync_command
+from cse_cli.mirrors.follower import Follower, follow
+from cse_cli.mirrors.mirror import State, configured, load
+from cse_cli.mirrors.send import Sender
+from cse_cli.mirrors.sync import Scope, sync
+from cse_cli.runs.claim import Claimed, claim_run
+from cse_cli.runs.record import RunRecord
+from registry.errors import CseError, TrackingError, UnknownNameError
+from tests.cse_cli.mirrors.trackers import Memory
+from tests.records import recorded
+
+pytestmark = pytest.mark.usefixtures("memory")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def begun(**about: object) -> tuple[RunRecord, Follower]:
+    record = recorded(end=None, **about)
+    return record, follow(record.about)
+
+
+def state(record: RunRecord) -> State:
+    found = State.read(record.run_id, "memory")
+    assert found is not None
+    return found
+
+
+def test_events_arrive_while_the_run_is_at_work() -> None:
+    record, follower = begun()
+    record.metrics({"loss": 1.0}, 1)
+    until(lambda: "metrics" in Memory.kinds(record.run_id))
+    record.end("finished")
+    follower.close()
+    assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
+    assert state(record).ended
+
+
+def test_an_outage_is_bridged_with_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    record, follower = begun()
+    until(lambda: Memory.kinds(record.run_id) == ["started"])
+    Memory.down, before = True, Memory.calls
+    for step in range(5):
+        record.metrics({"loss": float(step)}, step)
+    until(lambda: Memory.calls > before + 3)
+    Memory.down = False
+    record.end("finished")
+    follower.close()
+    assert Memory.kinds(record.run_id) == ["started", *["metrics"] * 5, "finished"]
+    assert capsys.readouterr().err.count("warning: memory does not answer (connection refused)") == 1
+
+
+def test_a_tracker_that_stays_away_gets_the_run_later(capsys: pytest.CaptureFixture[str]) -> None:
+    Memory.down = True
+    record, follower = begun()
+    record.end("stopped")
+    began = time.monotonic()
+    follower.close()
+    assert time.monotonic() - began < 10
+    assert "`cse runs sync` sends the rest" in capsys.readouterr().err
+    Memory.down = False
+    sync_command()
+    assert Memory.kinds(record.run_id) == ["started", "stopped"]
+
+
+def test_a_tracker_that_hangs_does_not_hold_the_run_up(capsys: pytest.CaptureFixture[str]) -> None:
+    Memory.hangs = threading.Event()
+    record, follower = begun()
+    record.metrics({"loss": 1.0}, 1)
+    record.end("finished")
+    began = time.monotonic()
+    follower.close(0.3)
+    assert time.monotonic() - began < 10
+    assert "no answer" in capsys.readouterr().err
+
+
+def test_the_next_run_sends_what_an_earlier_one_left() -> None:
+    Memory.down = True
+    first, follower = begun()
+    first.end("failed", "why")
+    follower.close()
+    Memory.down = False
+    second, follower = begun()
+    until(lambda: Memory.kinds(first.run_id) == ["started", "failed"])
+    second.end("finished")
+    follower.close()
+    assert Memory.kinds(second.run_id) == ["started", "finished"]
+
+
+def test_runs_that_were_never_sent_are_sent_on_request() -> None:
+    Memory.complete = False
+    first = recorded()
+    second, follower = begun()
+    until(lambda: Memory.kinds(second.run_id) == ["started"])
+    second.end("finished")
+    follower.close()
+    assert Memory.kinds(first.run_id) == []
+    sync_command()
+    assert Memory.kinds(first.run_id) == ["started", "finished"]
+
+
+def test_lost_answers_send_nothing_twice() -> None:
+    Memory.answers_lost = True
+    record, follower = begun()
+    record.metrics({"loss": 1.0}, 1)
+    until(lambda: "metrics" in Memory.kinds(record.run_id))
+    Memory.answers_lost = False
+    record.end("finished")
+    follower.close()
+    assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
+
+
+def test_a_refused_event_is_skipped_with_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    Memory.refuses = "dataset"
+    record, follower = begun()
+    for name in ("a", "b"):
+        record.dataset(name, "d", "training", name)
+    record.metrics({"loss": 1.0}, 1)
+    record.end("finished")
+    follower.close()
+    assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
+    said = capsys.readouterr().err
+    assert said.count("warning") == 1
+    assert f"refuses a record of run {record.about.short}" in said
+    assert [*sync(Memory, Scope())] == []
+
+
+def test_a_deleted_run_is_reported_once_and_sent_again(capsys: pytest.CaptureFixture[str]) -> None:
+    record, follower = begun()
+    until(lambda: Memory.kinds(record.run_id) == ["started"])
+    Memory.deleted.add(record.run_id)
+    record.metrics({"loss": 1.0}, 1)
+    until(lambda: state(record).gone != "")
+    record.end("finished")
+    follower.close()
+    sync_command()
+    assert capsys.readouterr().err.count("`cse runs sync --again`") == 1
+    assert Memory.kinds(record.run_id) == ["started"]
+    Memory.deleted.clear()
+    Memory.events.clear()
+    sync_command(again=True)
+    assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
+    assert state(record).gone == ""
+
+
+def test_a_new_database_gets_every_run_from_the_start() -> None:
+    first = recorded()
+    sync_command()
+    second, follower = begun()
+    until(lambda: Memory.kinds(second.run_id) == ["started"])
+    Memory.database, Memory.deleted = "second", {second.run_id}  # as MLflow finds no run of this ID
+    second.metrics({"loss": 1.0}, 1)
+    until(lambda: f"second-{second.run_id}" == state(second).id)
+    Memory.deleted = set()
+    second.end("finished")
+    follower.close()
+    sync_command()
+    assert Memory.kinds(second.run_id) == ["started", "metrics", "finished"]
+    assert Memory.kinds(first.run_id) == ["started", "finished"]
+
+
+def test_rebuild_sends_all_runs_anew() -> None:
+    records = [recorded(seed=seed) for seed in range(3)]
+    sync_command()
+    sync_command(rebuild=True)
+    assert [Memory.kinds(record.run_id) for record in records] == [["started", "finished"]] * 3
+    assert set(Memory.events) == {f"another-{record.run_id}" for record in records}
+
+
+def test_repeated_steps_of_a_resumed_run_are_sent_once() -> None:
+    record = recorded(end=None)
+    for step in (1, 2, 3):
+        record.metrics({"loss": float(step)}, step)
+    record.end("stopped")
+    sync_command()
+    resumed = claim_run(record.run_id)
+    assert isinstance(resumed, Claimed)
+    follower = follow(record.about)
+    resumed.record.started(2)
+    for step in (3, 4):
+        resumed.record.metrics({"loss": float(step), "new": 0.0}, step)
+    resumed.record.end("finished")
+    follower.close()
+    sent = [event.data for event in Memory.events[f"first-{record.run_id}"] if event.kind == "metrics"]
+    assert [(data["step"], sorted(data["values"])) for data in sent] == [
+        (1, ["loss"]),
+        (2, ["loss"]),
+        (3, ["loss"]),
+        (3, ["new"]),
+        (4, ["loss", "new"]),
+    ]
+    assert Memory.kinds(record.run_id)[-1] == "finished"
+
+
+def test_a_killed_run_is_lost_and_continues_when_resumed() -> None:
+    record = recorded(end=None)
+    record.close()
+    sync_command()
+    assert Memory.kinds(record.run_id) == ["started", "lost"]
+    sync_command()
+    assert Memory.kinds(record.run_id) == ["started", "lost"]
+    resumed = claim_run(record.run_id)
+    assert isinstance(resumed, Claimed)
+    resumed.record.started(0)
+    resumed.record.end("finished")
+    sync_command()
+    assert Memory.kinds(record.run_id) == ["started", "lost", "started", "finished"]
+
+
+def test_a_run_at_work_in_another_process_is_not_lost() -> None:
+    record = recorded(end=None)
+    sync_command()
+    assert Memory.kinds(record.run_id) == ["started"]
+    assert not state(record).ended
+
+
+def test_two_senders_never_send_one_run() -> None:
+    record = recorded()
+    sender = Sender(record.about, Memory)
+    assert sender.begin()
+    sync_command()
+    assert Memory.kinds(record.run_id) == []
+    sender.end()
+    sync_command()
+    assert Memory.kinds(record.run_id) == ["started", "finished"]
+
+
+def test_a_parent_is_sent_before_its_children() -> None:
+    parent = recorded(end=None, name="search", summary="tuning")
+    child, follower = begun(parent=parent.run_id)
+    child.end("finished")
+    follower.close()
+    assert Memory.parents[f"first-{child.run_id}"] == f"first-{parent.run_id}"
+    assert Memory.kinds(parent.run_id) == ["started"]
+
+
+def test_a_parent_that_is_not_here_is_left_out() -> None:
+    child = recorded(parent="f" * 32)
+    sync_command()
+    assert Memory.parents[f"first-{child.run_id}"] == ""
+
+
+def test_pulled_runs_are_not_sent_back() -> None:
+    record = recorded(pulled="http://server:5000 1234")
+    sync_command()
+    assert Memory.kinds(record.run_id) == []
+
+
+def test_a_damaged_state_sends_the_run_again() -> None:
+    record = recorded()
+    sync_command()
+    (record.path / "mirrors" / "memory.json").write_text("{")
+    sync_command()
+    assert Memory.kinds(record.run_id) == ["started", "finished"]
+
+
+def test_a_damaged_line_is_passed_over() -> None:
+    record = recorded(end=None)
+    record.metrics({"loss": 1.0}, 1)
+    record.end("finished")
+    file = record.path / "events.jsonl"
+    file.write_text(file.read_text().replace('"values"', '"v"'))
+    sync_command()
+    assert Memory.kinds(record.run_id) == ["started", "damaged", "finished"]
+
+
+def test_runs_of_another_tracker_wait_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    record = recorded()
+    State(uri="http://elsewhere", id="1", offset=1).write(record.run_id, "memory")
+    sync_command()
+    assert "1 run not complete at http://elsewhere" in capsys.readouterr().err
+    assert Memory.kinds(record.run_id) == []
+
+
+def test_what_cannot_be_sent_ends_sync_with_an_error() -> None:
+    recorded()
+    Memory.refuses = "nothing"
+    Memory.answers_lost = True
+    with pytest.raises(TrackingError) as caught:
+        sync_command()
+    assert caught.value.exit_code == 4
+
+
+def test_a_run_without_mirrors_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("none", "", " "):
+        monkeypatch.setenv("CSE_MIRRORS", value)
+        assert configured() == []
+    record, follower = begun()
+    record.end("finished")
+    follower.close()
+    assert not (runs() / record.run_id / "mirrors").exists()
+    with pytest.raises(CseError):
+        sync_command()
+
+
+def test_an_unknown_mirror_is_named_with_the_closest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CSE_MIRRORS")
+    assert configured() == ["mlflow"]
+    monkeypatch.setenv("CSE_MIRRORS", "mlflow,wandbb")
+    with pytest.raises(UnknownNameError, match=r"'wandbb'.*'wandb'") as caught:
+        configured()
+    assert caught.value.exit_code == 2
+    with pytest.raises(UnknownNameError):
+        load("tensorboard")

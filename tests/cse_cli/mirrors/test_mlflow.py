@@ -1,0 +1,355 @@
+"""What MLflow has of a run: everything that its pages show."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from mlflow.exceptions import MlflowException
+
+from cse_cli.core.identity import Identity
+from cse_cli.core.results import write_series
+from cse_cli.mirrors import mlflow as mirror
+from cse_cli.mirrors.command import sync
+from cse_cli.mirrors.fields import params
+from cse_cli.mirrors.logged_model import SavedModel, legal_model_name
+from cse_cli.mirrors.mirror import State
+from cse_cli.mirrors.mlflow import legal_name
+from cse_cli.runs.record import RunRecord
+from tests.cse_cli.mirrors.trackers import client, points, there
+from tests.records import recorded, result
+
+
+def full(**about: Any) -> RunRecord:
+    """Record a run with everything that a run records."""
+    fields = {"name": "mini/ifcl_en seed 1", "group": "mini/ifcl_en", "recipe": "mini/ifcl_en", "method": "IFCL"}
+    resolved = {"title": "IFCL", "train": {"steps": 3, "seed": 1}}
+    record = recorded(end=None, resolved=resolved, **{**fields, **about})
+    record.dataset("stsb/dev", "a" * 64, "evaluation", "stsb")
+    record.file("environment.json", "{}")
+    for step in (1, 2, 3):
+        record.metrics({"train/loss": 1 / step}, step)
+    record.system({"system/cpu_utilization_percentage": 12.5})
+    fill(record)
+    return record
+
+
+def fill(record: RunRecord) -> None:
+    """Record the scores, the files and the end of a run."""
+    record.metrics({"eval/avg": 50.567, "eval/gain": 8.0}, 3)
+    record.file("result.json", result().model_copy(update={"run_id": record.run_id}).to_json())
+    model = record.path / "model"
+    (model / "1_Pooling").mkdir(parents=True)
+    (model / "1_Pooling/config.json").write_text("{}")
+    (model / "modules.json").write_text("[]")
+    (model / "weights").write_bytes(bytes(10_000))
+    record.file("model.sha256", "abc")
+    record.model("model", "mini/ifcl_en seed 1", {"recipe": "mini/ifcl_en"})
+    write_series({"stsb": {"gold": [1.0, 2.0]}}, record.path / "series")
+    record.file("series")
+    record.end("finished")
+
+
+def models(run_id: str) -> list[Any]:
+    run = there(run_id)
+    return list(client().search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}'"))
+
+
+def test_a_run_is_there_with_everything(home: Path) -> None:
+    record = full(
+        identity=Identity(settings="s"),
+        note="A note",
+        seed=1,
+        encoder="mini_en",
+        changes=("train.steps=3",),
+        tags={"for": "paper"},
+    )
+    sync()
+    run = there(record.run_id)
+    assert (run.info.status, run.info.run_name) == ("FINISHED", "mini/ifcl_en seed 1")
+    assert client().get_experiment(run.info.experiment_id).name == "mini/ifcl_en"
+    assert run.data.params == {"title": "IFCL", "train.steps": "3", "train.seed": "1"}
+    tags = run.data.tags
+    assert (tags["cse.run_id"], tags["for"], tags["avg"], tags["cse.set"]) == (
+        record.run_id,
+        "paper",
+        "50.57",
+        "train.steps=3",
+    )
+    assert (tags["recipe"], tags["method"], tags["encoder"], tags["seed"]) == ("mini/ifcl_en", "IFCL", "mini_en", "1")
+    assert (tags["mlflow.note.content"], tags["cse.experiment"]) == ("A note", record.about.experiment)
+    assert points(record.run_id, "train/loss") == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
+    assert points(record.run_id, "system/cpu_utilization_percentage") == [(0, 12.5)]
+    (data,) = run.inputs.dataset_inputs
+    assert (data.dataset.name, data.dataset.digest, data.tags[0].value) == ("stsb/dev", "a" * 36, "evaluation")
+    assert sorted(one.path for one in client().list_artifacts(run.info.run_id)) == [
+        "environment.json",
+        "events.jsonl",
+        "model.sha256",
+        "recipe.toml",
+        "result.json",
+        "run.toml",
+        "series",
+    ]
+    events = [json.loads(line) for line in (record.path / "events.jsonl").read_text().splitlines()]
+    assert (run.info.start_time, run.info.end_time) == (int(events[0]["time"] * 1000), int(events[-1]["time"] * 1000))
+
+
+def test_artifacts_are_on_the_disk_once_and_go_with_the_run(home: Path) -> None:
+    import shutil
+
+    record = full()
+    sync()
+    run = there(record.run_id)
+    shown = Path(run.info.artifact_uri.removeprefix("file://")) / "result.json"
+    assert shown.stat().st_ino == (record.path / "result.json").stat().st_ino
+    shutil.rmtree(record.path)
+    assert sum(file.stat().st_size for file in (home / "artifacts").rglob("*") if file.is_file()) == 0
+
+
+def test_the_model_is_logged_with_scores_files_and_run() -> None:
+    record = full()
+    sync()
+    (made,) = models(record.run_id)
+    assert (made.name, str(made.status), made.params) == ("mini-ifcl_en seed 1", "READY", {"recipe": "mini/ifcl_en"})
+    assert {metric.key: metric.value for metric in made.metrics} == {"eval/avg": 50.567, "eval/gain": 8.0}
+    assert points(record.run_id, "eval/avg") == [(3, 50.567)]
+    (output,) = there(record.run_id).outputs.model_outputs
+    assert (output.model_id, output.step) == (made.model_id, 3)
+    files = Path(made.artifact_location.removeprefix("file://"))
+    described = yaml.safe_load((files / "MLmodel").read_text())
+    assert described["flavors"]["python_function"]["loader_module"] == "mlflow.sentence_transformers"
+    weights = files / "model.sentence_transformer/weights"
+    assert weights.stat().st_ino == (record.path / "model" / "weights").stat().st_ino
+
+
+def test_mlflow_loads_the_model(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    import mlflow
+
+    from cse_cli.mirrors.location import uri
+    from registry.encoders.transformer import TransformerEncoder
+    from tests.tiny import tiny_bert
+
+    record = recorded(end=None)
+    TransformerEncoder(str(tiny_bert(tmp_path)), pooling="mean").export(record.path / "model", 32)
+    record.model("model", "run", {})
+    record.end("finished")
+    sync()
+    (made,) = models(record.run_id)
+    mlflow.set_tracking_uri(uri())
+    loaded = mlflow.sentence_transformers.load_model(f"models:/{made.model_id}")
+    assert loaded.encode(["a b"]).shape[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("finished", "FINISHED"), ("pruned", "FINISHED"), ("failed", "FAILED"), ("stopped", "KILLED")]
+)
+def test_ends_become_statuses(end: str, status: str) -> None:
+    record = recorded(end=None)
+    record.end(end, "a reason")  # type: ignore[arg-type]
+    sync()
+    run = there(record.run_id)
+    assert (run.info.status, run.data.tags["cse.state"]) == (status, end.upper())
+    assert run.data.tags["cse.reason"] == "a reason"
+
+
+def test_a_lost_run_is_killed_and_runs_again_when_resumed() -> None:
+    from cse_cli.runs.claim import Claimed, claim_run
+
+    record = recorded(end=None)
+    record.close()
+    sync()
+    assert there(record.run_id).info.status == "KILLED"
+    resumed = claim_run(record.run_id)
+    assert isinstance(resumed, Claimed)
+    resumed.record.started(0)
+    sync()
+    assert there(record.run_id).info.status == "RUNNING"
+    resumed.record.end("finished")
+    sync()
+    assert there(record.run_id).info.status == "FINISHED"
+
+
+def test_a_trial_is_below_its_search() -> None:
+    parent = recorded(name="search", group="tune/queue", summary="tuning")
+    child = recorded(group="tune/queue", parent=parent.run_id, search="queue", trial=3)
+    sync()
+    tags = there(child.run_id).data.tags
+    assert (tags["mlflow.parentRunId"], tags["cse.trial"]) == (there(parent.run_id).info.run_id, "3")
+
+
+def test_an_experiment_is_ours_and_shows_the_average() -> None:
+    client().create_experiment("somebody else's")
+    shared = client().create_experiment("shared")
+    recorded(group="shared")
+    sync()
+    tags = client().get_experiment(shared).tags
+    assert tags["cse.runs"] == "true"
+    view = json.loads(tags["mlflow.sharedViewState.cse"])
+    assert view["orderByKey"] in view["selectedColumns"]
+    assert "cse.runs" not in client().get_experiment_by_name("somebody else's").tags
+
+
+@pytest.mark.parametrize("again", ["offset", "state"])
+def test_sent_twice_is_as_sent_once(again: str) -> None:
+    record = full()
+    sync()
+    before = there(record.run_id)
+    file = record.path / "mirrors" / "mlflow.json"
+    state = State.read(record.run_id, "mlflow")
+    assert state is not None
+    if again == "offset":
+        file.write_text(state.model_copy(update={"offset": 0, "ended": False}).model_dump_json())
+    else:
+        file.unlink()
+    sync()
+    after = there(record.run_id)
+    assert after.to_dictionary() == before.to_dictionary()
+    assert points(record.run_id, "train/loss") == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
+    assert points(record.run_id, "eval/avg") == [(3, 50.567)]
+    assert len(models(record.run_id)) == len(after.outputs.model_outputs) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "legal"),
+    [
+        ("train/loss", "train/loss"),
+        ("p@5", "p_at_5"),
+        ("losses[0]", "losses.0"),
+        ("a+b (%)", "a_b ___"),
+        ("../x", "x"),
+        ("a//b/./c/", "a/b/c"),
+        ("größe", "größe"),
+        ("", "_"),
+        ("x" * 300, "x" * 250),
+    ],
+)
+def test_names_become_legal(name: str, legal: str) -> None:
+    assert legal_name(name) == legal
+    if name in ("p@5", "a+b (%)", "größe"):
+        record = recorded(end=None)
+        record.metrics({name: 2.0}, 0)
+        record.end("finished")
+        sync()
+        assert there(record.run_id).data.metrics == {legal: 2.0}
+
+
+def test_nan_is_kept_and_infinity_becomes_a_tag() -> None:
+    record = recorded(end=None)
+    record.metrics({"a": math.nan, "b": math.inf, "c": 1.0}, 4)
+    record.metrics({"b": -math.inf}, 5)
+    record.end("finished")
+    sync()
+    data = there(record.run_id).data
+    assert math.isnan(data.metrics["a"])
+    assert ("b" in data.metrics, data.metrics["c"]) == (False, 1.0)
+    assert data.tags["cse.infinite.b"] == "inf at step 4"
+
+
+def test_long_values_are_cut() -> None:
+    path = "/".join(["folder"] * 90) + "/dev.tsv"
+    record = recorded(end=None, resolved={"long": "x" * 7000, **{f"p{i}": "v" for i in range(150)}}, note="n" * 9000)
+    record.dataset(path, "d", "evaluation", path)
+    record.end("finished")
+    sync()
+    run = there(record.run_id)
+    assert (len(run.data.params), run.data.params["long"]) == (151, "x" * 5999 + "…")
+    assert run.inputs.dataset_inputs[0].dataset.name == path[-500:]
+    assert len(run.data.tags["mlflow.note.content"]) == 8000
+
+
+def test_params_are_the_leaves_without_prose() -> None:
+    resolved = {"title": "T", "description": "…", "tune": {"a": 1}, "train": {"lr": 1e-05, "names": ["ä"], "on": True}}
+    assert params(resolved) == {"title": "T", "train.lr": "1e-05", "train.names": '["ä"]', "train.on": "true"}
+
+
+def test_a_refused_record_keeps_back_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mirror, "_LONGEST_DATASET", 1000)
+    record = recorded(end=None)
+    record.metrics({"loss": 1.0}, 1)
+    record.dataset("x" * 501, "d", "evaluation", "x")
+    record.dataset("stsb", "d", "test", "stsb")
+    record.metrics({"loss": 2.0}, 2)
+    record.end("finished")
+    sync()
+    run = there(record.run_id)
+    assert ([one.dataset.name for one in run.inputs.dataset_inputs], run.info.status) == (["stsb"], "FINISHED")
+    assert points(record.run_id, "loss") == [(1, 1.0), (2, 2.0)]
+    said = capsys.readouterr().err
+    assert said.count("warning") == said.count("exceeds the maximum length of 500 characters") == 1
+
+
+@pytest.mark.parametrize("what", ["run", "experiment"])
+def test_what_was_deleted_there_is_reported_once(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    record = recorded(end=None)
+    sync()
+    run = there(record.run_id)
+    if what == "run":
+        client().delete_run(run.info.run_id)
+    else:
+        client().delete_experiment(run.info.experiment_id)
+    record.metrics({"loss": 1.0}, 1)
+    record.end("finished")
+    sync()
+    sync()
+    assert capsys.readouterr().err.count("no longer sent to mlflow: it was deleted there") == 1
+    if what == "experiment":
+        client().restore_experiment(run.info.experiment_id)
+        client().restore_run(run.info.run_id)
+    sync(again=True)
+    assert there(record.run_id).info.status == "FINISHED"
+    assert (there(record.run_id).info.run_id == run.info.run_id) == (what == "experiment")
+    assert points(record.run_id, "loss") == [(1, 1.0)]
+
+
+def test_a_new_run_of_a_deleted_experiment_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    first = recorded(group="g")
+    sync()
+    client().delete_experiment(there(first.run_id).info.experiment_id)
+    second = recorded(group="g")
+    sync()
+    assert "mlflow experiments restore" in capsys.readouterr().err
+    state = State.read(second.run_id, "mlflow")
+    assert state is not None
+    assert "'g' was deleted" in state.gone
+
+
+def test_a_server_older_than_mlflow_3_gets_the_model_as_an_artifact(tmp_path: Path) -> None:
+    from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
+
+    record = full()
+    sync()
+    real, uploaded = client(), []
+
+    class Old:
+        def log_artifacts(self, *arguments: str) -> None:
+            uploaded.append(arguments)
+
+        def __getattr__(self, name: str) -> Any:
+            if "logged_model" in name:
+                raise MlflowException("no such endpoint", error_code=ENDPOINT_NOT_FOUND)
+            return getattr(real, name)
+
+    run = there(record.run_id).info
+    SavedModel(record.path / "model", "run", {}).send(Old(), (run.run_id, run.experiment_id), None, [])  # type: ignore[arg-type]
+    assert uploaded == [(run.run_id, str(record.path / "model"), "model")]
+
+
+@pytest.mark.parametrize(("name", "legal"), [("mini/ifcl_en seed 0", "mini-ifcl_en seed 0"), ("a:b.c%'\"", "a-b-c---")])
+def test_names_of_models_become_legal(name: str, legal: str) -> None:
+    assert legal_model_name(name) == legal
+    assert client().create_logged_model("0", legal).name == legal
+
+
+def test_only_the_public_interface_of_mlflow_is_used() -> None:
+    import re
+
+    code = "".join(file.read_text() for file in Path(mirror.__file__).parent.glob("*.py"))
+    assert re.findall(r"client\)?\._\w+|mlflow[\w.]*\._\w+|dbmodels|SqlRun|(?:SELECT|UPDATE|INSERT) .*", code) == []

@@ -1,0 +1,184 @@
+"""Several processes on one search: who does which trial, and who takes over what a killed process leaves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from optuna.trial import TrialState
+
+from cse_cli.runs.claim import BusyError
+from cse_cli.runs.index import read_run
+from cse_cli.runs.lock import FileLock
+from cse_cli.runs.record import lock_of
+from cse_cli.tuning import driver as drivers
+from cse_cli.tuning import owner as owners
+from cse_cli.tuning import samplers
+from cse_cli.tuning import study as studies
+from cse_cli.tuning.owner import OWNER, Owner, owned
+from cse_cli.tuning.results import read_search
+from cse_cli.tuning.storage import address
+from cse_cli.tuning.study import load_study, open_study
+from tests.cse_cli.tuning.fake import drive, good, knob, number, plan, trials
+from tests.records import recorded
+
+BATCHES = knob("train.batch_size", low=8.0, high=32.0, log=False, step=8.0, whole=True, default=16)
+SCHEDULES = knob("train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Look for the trials of others often."""
+    monkeypatch.setattr(drivers, "POLL_SECONDS", 0.02)
+
+
+def together(asked, count=4, score=good):
+    """Search with several drivers at once, and return the numbers of the trials that they did."""
+    with ThreadPoolExecutor(count) as pool:
+        found = [pool.submit(drive, asked, score) for _ in range(count)]
+        return sorted(number(job) for one in found for job in one.result()[2].jobs)
+
+
+def slow(job, observer):
+    time.sleep(0.01)
+    return good(job, observer)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "parameters", "budget"),
+    [("random", (knob(),), 12), ("random", (BATCHES, SCHEDULES), 40), ("grid", (BATCHES, SCHEDULES), 40)],
+)
+def test_four_at_once_do_what_one_does(tmp_path, sampler, parameters, budget):
+    both = []
+    for name, count in (("one", 1), ("four", 4)):
+        storage = f"sqlite:///{tmp_path}/{name}.db"
+        asked = plan(tmp_path, trials=budget, sampler=sampler, parameters=parameters, storage=storage)
+        did = together(asked, count, slow)
+        found = trials(asked)
+        assert did == [trial.number for trial in studies.settled(found)]
+        assert all(trial.state.is_finished() for trial in found)
+        both.append([(trial.number, trial.params, trial.value) for trial in found])
+    assert both[0] == both[1]
+    assert len([value for _, _, value in both[0] if value is not None]) == min(budget, 12 if budget == 12 else 8)
+
+
+def test_several_processes_do_not_exceed_the_budget(tmp_path):
+    asked = plan(tmp_path, trials=9)
+    did = together(asked, 4, slow)
+    assert did == list(range(9))
+    assert [trial.state for trial in trials(asked)] == [TrialState.COMPLETE] * 9
+
+
+def begun_elsewhere(asked, lock=True):
+    """Return a trial that another process has begun, and the lock that it holds."""
+    study = open_study(asked)
+    other = Owner(study, address(asked.storage, asked.name))
+    if lock:
+        other.__enter__()
+    trial = study.ask()
+    other.sign(trial)
+    space = samplers.distributions(asked.parameters)
+    for name in space:
+        samplers.suggest(trial, name, space[name])
+    return trial, other
+
+
+def test_a_held_trial_is_left_alone_and_taken_over_when_its_process_ends(tmp_path):
+    asked = plan(tmp_path, trials=3)
+    trial, other = begun_elsewhere(asked)
+    done = []
+    searching = threading.Thread(target=lambda: done.append(drive(asked)[2]))
+    searching.start()
+    until = time.monotonic() + 60
+    while len(studies.settled(trials(asked))) < 2 and time.monotonic() < until:
+        time.sleep(0.02)
+    time.sleep(0.2)
+    assert not done, "it waits for the trial of the other process"
+    assert read_search(load_study(None, "search")).trials[trial.number].state == "running"
+    other.__exit__(KeyboardInterrupt)
+    searching.join(60)
+    assert sorted(map(number, done[0].jobs)) == [0, 1, 2]
+    assert trials(asked)[trial.number].params == trial.params
+    assert [one.state for one in trials(asked)] == [TrialState.COMPLETE] * 3
+
+
+def test_a_trial_of_another_state_directory_is_left_alone(tmp_path):
+    asked = plan(tmp_path, trials=3, storage=f"sqlite:///{tmp_path}/shared.db")
+    trial, _ = begun_elsewhere(asked, lock=False)
+    ending, _, executor = drive(asked)
+    assert (ending, sorted(map(number, executor.jobs))) == ("budget", [1, 2])
+    assert trials(asked)[trial.number].state == TrialState.RUNNING
+    search = read_search(load_study(asked.storage, "search"), asked.storage)
+    assert search.trials[trial.number].state == "running"
+
+
+def test_who_has_a_trial(tmp_path, monkeypatch):
+    here, shared = plan(tmp_path), plan(tmp_path, storage=f"sqlite:///{tmp_path}/shared.db")
+    found = {}
+    for asked in (here, shared):
+        trial, other = begun_elsewhere(asked)
+        place = address(asked.storage, asked.name)
+
+        def state(place=place, asked=asked):
+            return owned(trials(asked)[0], place, asked.name)
+
+        states = [state()]
+        other.__exit__(KeyboardInterrupt)
+        states.append(state())
+        (place.locks(asked.name) / trial.user_attrs[OWNER]).unlink()
+        found[asked.storage] = [*states, state()]
+    assert found == {None: ["held", "left", "left"], shared.storage: ["held", "left", "elsewhere"]}
+
+
+def test_a_trial_whose_process_was_killed_before_it_signed_it(tmp_path, monkeypatch):
+    asked = plan(tmp_path, storage=f"sqlite:///{tmp_path}/shared.db")
+    open_study(asked).ask()
+    (trial,), place = trials(asked), address(asked.storage, asked.name)
+    assert owned(trial, place, asked.name) == "elsewhere"
+    monkeypatch.setattr(owners, "_SIGNING_SECONDS", 0.0)
+    assert owned(trial, place, asked.name) == "left"
+
+
+def test_a_left_trial_waits_for_the_process_that_its_run_still_has(tmp_path):
+    asked = plan(tmp_path, trials=2)
+
+    def score(job, observer):
+        if number(job) == 1 and job.resume is None:
+            raise KeyboardInterrupt
+        return good(job, observer)
+
+    with pytest.raises(KeyboardInterrupt):
+        drive(asked, score)
+    left = trials(asked)[1].user_attrs["runs"]["42"]
+    child = FileLock(lock_of(left))
+    assert child.acquire()
+    timer = threading.Timer(0.5, child.release)
+    timer.start()
+    began = time.monotonic()
+    _, _, executor = drive(asked, score)
+    assert time.monotonic() - began > 0.4
+    assert [job.resume for job in executor.jobs] == [left]
+
+
+def test_a_run_that_another_process_has_just_claimed_is_waited_for(tmp_path):
+    asked, busy = plan(tmp_path, trials=2), [True, True]
+    other = recorded(name="other", end="stopped")
+
+    def score(job, observer):
+        if busy:
+            busy.pop()
+            raise BusyError(read_run(other.run_id))
+        return good(job, observer)
+
+    _, driver, executor = drive(asked, score)
+    assert (driver.ran, list(map(number, executor.jobs))) == (2, [0, 0, 0, 1])
+    assert studies.counts(trials(asked)) == {"complete": 2, "pruned": 0, "failed": 0}
+
+
+def test_lock_files_of_ended_processes_are_deleted(tmp_path):
+    asked = plan(tmp_path, trials=2)
+    begun_elsewhere(asked)[1].__exit__(KeyboardInterrupt)
+    drive(asked)
+    assert [path.name for path in address(None, "search").locks("search").iterdir()] == ["lock"]
