@@ -21,7 +21,7 @@ from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.study import load_study
-from cse_cli.tracking import NullTracker
+from cse_cli.runs.record import About, RunRecord
 from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
@@ -66,7 +66,12 @@ def run(cell: Cell, steps: int, device: str) -> float:
     loaded = _loaded(cell, *budget, without=("evaluate.select",))
     heard = Last()
     with tempfile.TemporaryDirectory() as folder:
-        Trainer(prepare(Job(loaded, 0, device), heard), Path(folder), NullTracker(), heard).run()
+        Trainer(
+            prepare(Job(loaded, 0, device), heard),
+            Path(folder),
+            RunRecord(About(name="benchmark", group="benchmark"), None),
+            heard,
+        ).run()
     return heard.loss
 
 

@@ -49,14 +49,15 @@ def _watch(run: subprocess.Popen[bytes]) -> Iterator[Sample]:
     """Yield what a process holds from the first step of its run on."""
     import psutil
 
-    from cse_cli.core.run_status import all_statuses
+    from cse_cli.runs.events import read_history
+    from cse_cli.runs.index import all_runs
 
     process = psutil.Process(run.pid)
     with contextlib.suppress(psutil.Error):  # it has just ended
         while run.poll() is None:
             memory, files, threads = process.memory_info(), process.num_fds(), process.num_threads()
-            if (found := all_statuses()) and found[0].step:
-                yield found[0].step, (memory.rss - memory.shared) / 2**20, files, threads
+            if (found := all_runs()) and (step := read_history(found[0].about.path).step):
+                yield step, (memory.rss - memory.shared) / 2**20, files, threads
             time.sleep(SECONDS)
 
 

@@ -15,7 +15,7 @@ from benchmarks.training.material import Setting
 from cse_cli.core.console import SilentObserver
 from cse_cli.data.batches import Batches
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.tracking import NullTracker
+from cse_cli.runs.record import About, RunRecord
 from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
@@ -54,7 +54,12 @@ class Ours:
         loaded = _recipe(setting, recipe, total)
         self._folder = tempfile.TemporaryDirectory()
         prepared = prepare(Job(loaded, setting.seed, setting.device), SilentObserver())
-        self.trainer = Trainer(prepared, Path(self._folder.name), NullTracker(), SilentObserver())
+        self.trainer = Trainer(
+            prepared,
+            Path(self._folder.name),
+            RunRecord(About(name="benchmark", group="benchmark"), None),
+            SilentObserver(),
+        )
         self.trainer.method.train()
         self.device = prepared.compute.device
         torch.manual_seed(setting.seed)
