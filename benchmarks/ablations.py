@@ -21,7 +21,7 @@ from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.study import load_study
-from cse_cli.runs.record import About, RunRecord
+from cse_cli.runs.record import unrecorded
 from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
@@ -69,7 +69,7 @@ def run(cell: Cell, steps: int, device: str) -> float:
         Trainer(
             prepare(Job(loaded, 0, device), heard),
             Path(folder),
-            RunRecord(About(name="benchmark", group="benchmark"), None),
+            unrecorded(),
             heard,
         ).run()
     return heard.loss

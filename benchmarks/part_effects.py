@@ -5,7 +5,7 @@
 A path such as losses.info_nce.name or queue.name tells the parts of one place apart; that of the study's first cell is
 what the others are compared with, and every combination is a cell. A seed's effect is the mean over the combinations of
 the other places, so that seeds, not cells, are the sample; p is that of the paired t test for a planned number of
-seeds. p and interval are corrected for all effects by Holm's procedure. Needs the study's runs in the tracking store
+seeds. p and interval are corrected for all effects by Holm's procedure. Needs the study's finished runs
 and prints Markdown.
 """
 
@@ -19,10 +19,9 @@ from cse_cli.core.formatting import interval, p_value, signed
 from cse_cli.core.multiple import judge_together
 from cse_cli.core.results import metric_value
 from cse_cli.core.stats import Paired, compare_paired
-from cse_cli.jobs.study import finished_runs
-from cse_cli.recipe.cells import cells
+from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.study import plan_study
 from cse_cli.recipe.paths import setting
-from cse_cli.recipe.study import load_study
 
 Scores = Mapping[tuple[str, ...], Mapping[int, float]]
 """Part at each place → seed → score; the first is what the others are compared with."""
@@ -51,9 +50,8 @@ def effects(scores: Scores) -> dict[tuple[int, str], Paired]:
 
 def read(name: str, paths: Sequence[str]) -> dict[tuple[str, ...], dict[int, float]]:
     """Return the scores of a study's finished runs."""
-    study = load_study(name)
-    made = cells(study)
-    done = finished_runs((cell.hash, seed) for cell in made for seed in study.seed_list)
+    plan = plan_study(name, RunRequest())
+    study, made, done = plan.study, plan.cells, plan.before
     found: dict[tuple[str, ...], dict[int, float]] = {}
     for cell in made:
         parts = tuple(str(setting(cell.load(0).recipe, path) or NONE) for path in paths)

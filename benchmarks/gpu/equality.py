@@ -24,7 +24,7 @@ from benchmarks.gpu.document import write
 from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
-from cse_cli.runs.record import About, RunRecord
+from cse_cli.runs.record import unrecorded
 from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
@@ -68,7 +68,7 @@ def losses(name: str, made: Small, device: str, double: bool = False) -> list[fl
         trainer = Trainer(
             prepare(Job(recipe, 0, device), SilentObserver()),
             Path(folder),
-            RunRecord(About(name="benchmark", group="benchmark"), None),
+            unrecorded(),
             SilentObserver(),
         )
         if double:

@@ -15,7 +15,7 @@ from benchmarks.training.material import Setting
 from cse_cli.core.console import SilentObserver
 from cse_cli.data.batches import Batches
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.runs.record import About, RunRecord
+from cse_cli.runs.record import unrecorded
 from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
@@ -57,7 +57,7 @@ class Ours:
         self.trainer = Trainer(
             prepared,
             Path(self._folder.name),
-            RunRecord(About(name="benchmark", group="benchmark"), None),
+            unrecorded(),
             SilentObserver(),
         )
         self.trainer.method.train()

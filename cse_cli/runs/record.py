@@ -309,6 +309,11 @@ class RunRecord:
             self._log.append(kind, **data)
 
 
+def unrecorded() -> RunRecord:
+    """Return a record that nothing is written to, for training outside a run."""
+    return RunRecord(About(name="unrecorded", group="unrecorded"), None)
+
+
 def lock_of(run_id: str) -> Path:
     """Return the file that the process of a run locks."""
     return folder_of(run_id) / LOCK
