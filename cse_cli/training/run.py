@@ -214,15 +214,21 @@ def _trainer(prepared: Prepared, record: RunRecord, observer: Observer) -> Train
 
 @contextmanager
 def _mirrored(record: RunRecord) -> Iterator[None]:
-    """Send the run to its mirrors, from the first process."""
+    """Send the run to its mirrors, from the first process.
+
+    If several processes fail, the first one does not wait for the mirrors: the others end before it, and the message
+    would be theirs.
+    """
     if rank() > 0:
         yield
         return
     follower = follow(record.about)
     try:
         yield
-    finally:
-        follower.close()
+    except BaseException:
+        (follower.close if world_size() == 1 else follower.leave)()
+        raise
+    follower.close()
 
 
 @contextmanager
