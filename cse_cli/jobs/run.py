@@ -80,9 +80,10 @@ def run_all(
             screen.warned(warning)
         _download([job.loaded.recipe for job in jobs], screen, jobs[0].resume)
     tasks = _tasks(jobs, accept_changed=accept_changed)
-    ends: dict[Task, Result | CseError] = {**finished(tasks, all_runs())}
+    done = finished(tasks, all_runs())
+    ends: dict[Task, Result | CseError] = {**done}
     with Screen(quiet=quiet) as screen:
-        for task, result in ends.items():
+        for task, result in done.items():
             screen.write(_finished_line(task, result))
         if len(ends) < len(tasks):
             _run_left(tasks, ends, placement, screen)
