@@ -1,4 +1,4 @@
-"""Finished runs by experiment: what tells two experiments of one recipe apart, and which recipes they come from."""
+"""Finished runs by experiment: what distinguishes two experiments of one recipe, and which recipes they come from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ ChangesOf = Mapping[str, Sequence[str]]
 """Run → what its `--set` and `--unset` changed."""
 TRAINING = "training"
 """Fingerprint that is no evaluation data."""
-POOLED = "--pool settings: runs with equal settings are one row, also if text, weights or code differ"
+POOLED = (
+    "--pool settings: runs with equal settings are one row, also if text, weights or code differ; of each seed the run "
+    "that finished last"
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Configuration:
         names: Recipes that it comes from: several files may have the same settings.
         origin: What identifies the first of these recipes.
         changes: What `--set` and `--unset` changed.
-        apart: What tells it apart from other experiments with the same settings, such as "text 1f914d36".
+        apart: What distinguishes it from other experiments with the same settings, such as "text 1f914d36".
         notes: How it differs from these, and what is pooled in it.
     """
 
@@ -141,7 +144,7 @@ def configurations(
         key = result.recipe_hash if pool else result.experiment
         found[key, paper, evaluation_data(result)].append(result)
     groups.answers.keep()
-    return _told_apart([groups.configuration(runs, pool=pool) for runs in found.values()])
+    return _distinguished([groups.configuration(runs, pool=pool) for runs in found.values()])
 
 
 def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:
@@ -204,20 +207,20 @@ def _first_of_each(runs: Sequence[Result]) -> list[Result]:
     return list({run.experiment: run for run in reversed(runs)}.values())[::-1]
 
 
-def _told_apart(found: Sequence[Configuration]) -> list[Configuration]:
-    """Return configurations, those that have the same settings with what tells them apart."""
+def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:
+    """Return configurations, with what distinguishes those that have the same settings."""
     same: dict[str, list[int]] = defaultdict(list)
     for place, one in enumerate(found):
         same[one.latest.recipe_hash].append(place)
-    told = list(found)
+    named = list(found)
     for places in same.values():
         newest = max(places, key=lambda place: found[place].latest.finished)
         for place in places:
             if place != newest and (notes := differences(found[place].latest, found[newest].latest)):
                 note = f"{found[newest].recipe}: equal settings, but not the same experiment: {'; '.join(notes)}"
-                told[place] = _marked(told[place], note, found[newest])
-                told[newest] = _marked(told[newest], note, found[place])
-    return told
+                named[place] = _marked(named[place], note, found[newest])
+                named[newest] = _marked(named[newest], note, found[place])
+    return named
 
 
 def _marked(one: Configuration, note: str, other: Configuration) -> Configuration:

@@ -29,7 +29,7 @@ def field_tables(
 
     Args:
         ran: Our runs; those on other encoders are left out.
-        here: Tells who ran a row.
+        here: Who ran a row.
         encoder: Only this one.
         every: All configurations of a recipe, not only the best by its dev mean, and only encoders that have runs.
     """
@@ -131,5 +131,5 @@ class _FieldTable:
 
 
 def _other(configuration: Configuration) -> bool:
-    """Tell whether runs are of another model than their recipe's: they answer no row of it."""
+    """Return whether runs are of another model than their recipe's: they answer no row of it."""
     return configuration.status == "other_model"

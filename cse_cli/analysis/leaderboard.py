@@ -98,7 +98,7 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
         UnknownNameError: There is no such paper, table or encoder.
     """
     here = RunsHere(runs.results)
-    return [here.told(table) for table in _score_tables(runs, query, here)]
+    return [here.completed(table) for table in _score_tables(runs, query, here)]
 
 
 def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, here: RunsHere) -> list[ScoreTable]:

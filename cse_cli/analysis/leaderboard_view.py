@@ -205,7 +205,7 @@ def who_ran(rows: Sequence[ScoreRow]) -> list[str]:
 
 def _trend_sentence(one: Trend) -> str:
     if one.rho is None or one.p is None:
-        return f"trend, {one.along}: none can be told, one side is constant over {one.n} cells"
+        return f"trend, {one.along}: there is none, one side is constant over {one.n} cells"
     how = f"n = {one.n}, p = {one.p:.2g}, {'exact' if one.exact else 'approximate'}"
     return f"trend, {one.along}: rank correlation of ours with the paper's {signed(one.rho)} ({how})"
 

@@ -47,7 +47,7 @@ def _named(name: str) -> Path | None:
 
 
 def names_of(recipes: Mapping[str, str]) -> dict[str, str]:
-    """Return origin → name; files with the same name have as much of their path as tells them apart.
+    """Return origin → name; files with the same name have as much of their path as distinguishes them.
 
     Args:
         recipes: Origin → what the run calls its recipe.

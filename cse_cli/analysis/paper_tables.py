@@ -134,7 +134,7 @@ def _remarks(table: Table) -> tuple[str, ...]:
 
 
 def _answers(configuration: Configuration, printed: PrintedRow) -> bool:
-    """Tell whether a run stands beside a printed row: its own, or another one of the paper its recipe answers too."""
+    """Return whether a run stands beside a printed row: its own, or another one of the paper its recipe answers too."""
     paper = configuration.latest.paper
     if paper is None or paper.key != printed.paper.key:
         return False

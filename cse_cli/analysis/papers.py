@@ -333,7 +333,7 @@ class Layout:
         return {column.heading: named[column.evaluator] for column in self.columns if column.evaluator in named}
 
     def covered_by(self, table: Table) -> bool:
-        """Tell whether a table prints all of these columns."""
+        """Return whether a table prints all of these columns."""
         return _scores_of(table) >= {(column.evaluator, column.metric) for column in self.columns}
 
 

@@ -238,7 +238,7 @@ def _remarks(run: ReportedRun) -> list[str]:
 
 
 def _paper_section(run: ReportedRun) -> Section:
-    """Return the printed row that the recipe answers with our seeds below it, doubts about it told."""
+    """Return the printed row that the recipe answers with our seeds below it, and doubts about it."""
     runs = run.configuration
     paper, recorded = runs.latest.paper, run.result.paper
     row = find_printed_row(paper.key, paper.table, paper.row) if paper else None

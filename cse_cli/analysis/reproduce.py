@@ -26,7 +26,7 @@ from registry.errors import CseError, UnknownNameError
 from registry.paths import is_file
 
 SAVED = "recipe.toml"
-"""Where a reader is told to save a recipe that no file describes."""
+"""File in which a reader saves a recipe that no file describes."""
 DIGEST = 16
 """Characters of a fingerprint that are shown; result.json has all."""
 _ADDRESS = re.compile(r"[/\\]|://")
@@ -245,7 +245,7 @@ def _settings(noted: Mapping[str, Any]) -> dict[str, str]:
 
 
 def data_section(results: Sequence[Result]) -> Section:
-    """Return the fingerprint of every data set; runs that read other data under one name are told."""
+    """Return the fingerprint of every data set; with a note if runs read other data under one name."""
     known = dict.fromkeys(name for result in results for name in result.fingerprints)
     rows = [(name, distinct(r.fingerprints.get(name, "")[:DIGEST] for r in results)) for name in known]
     if not rows:
@@ -258,6 +258,6 @@ def data_section(results: Sequence[Result]) -> Section:
 
 
 def _contradict(digests: Iterable[str]) -> bool:
-    """Tell whether data differ: digests of files, which earlier versions recorded, say nothing of those of rows."""
+    """Return whether data differ: digests of files, which earlier versions recorded, say nothing of those of rows."""
     kinds = Counter(digest.startswith(ROWS) for digest in set(digests) - {""})
     return any(several > 1 for several in kinds.values())

@@ -51,7 +51,7 @@ def position(value: float, known: Reproduction) -> str:
 
 
 def _is_as_shipped(result: Result) -> bool:
-    """Tell whether a run is of the very experiment that a published distribution is about."""
+    """Return whether a run is of the very experiment that a published distribution is about."""
     name = recipe_name(result.recipe)
     return name in {one.recipe for one in papers.reproductions()} and result.recipe_hash == _shipped(name)
 

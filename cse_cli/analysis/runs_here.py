@@ -52,9 +52,9 @@ class RunsHere:
             self._facts[study.name] = cell_facts(study)
         return self._facts[study.name]
 
-    def told(self, table: ScoreTable) -> ScoreTable:
-        """Return a table whose printed rows say who ran their cells: the study shown, where it computes the cell."""
-        rows = [self._told(row, table) if row.source == "paper" else row for row in table.rows]
+    def completed(self, table: ScoreTable) -> ScoreTable:
+        """Return a table with who ran its printed cells: the study that it shows, if that computes the cell."""
+        rows = [self._completed(row, table) if row.source == "paper" else row for row in table.rows]
         return table.model_copy(update={"rows": tuple(rows)})
 
     def listed(self, row: FieldRow) -> RunHere:
@@ -63,7 +63,7 @@ class RunsHere:
             return RunHere(state="open", text="no recipe yet")
         return _without_run(row.answer) or self._run(row.answer)
 
-    def _told(self, row: ScoreRow, of: ScoreTable) -> ScoreRow:
+    def _completed(self, row: ScoreRow, of: ScoreTable) -> ScoreRow:
         if row.paper is None or row.table is None:
             return row
         table = papers.load(row.paper).tables[row.table]
@@ -111,10 +111,10 @@ class RunsHere:
         return facts.cell.hash, facts.requirements, len(self._studies[answer.text].seed_list)
 
     def _computes(self, study: str, row: str, column: str) -> bool:
-        """Tell whether a study has the cell; a small one may leave whole columns to the paper's own."""
+        """Return whether a study has the cell; a small one may leave whole columns to the paper's own."""
         try:
             return self._study_cell(study, row, column) is not None
-        except CseError:  # not valid, which is told of the cell
+        except CseError:  # not valid, which the cell's text says
             return True
 
     def _study_cell(self, name: str, row: str, column: str) -> CellFacts | None:

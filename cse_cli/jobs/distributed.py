@@ -34,7 +34,8 @@ from cse_cli.core.paths import runs
 from cse_cli.core.processes import PATIENT_SECONDS
 from cse_cli.core.results import Result
 from cse_cli.jobs.channel import hear
-from cse_cli.runs.record import ABOUT
+from cse_cli.mirrors import follow
+from cse_cli.runs.record import ABOUT, read_about
 from cse_cli.runs.signals import Terminated
 from cse_cli.training.build import Job
 from registry.errors import CseError, RunFailedError
@@ -61,8 +62,10 @@ def run_in_processes(job: Job, processes: int, observer: Observer) -> Result:
                 launch = elastic_launch(_config(processes, folder.path / "logs"), sys.executable)
                 launch("-P", "-m", "cse_cli.jobs.rank", str(folder.path), str(os.getpid()))
         except ChildFailedError as error:
+            _mirror_rest(folder)
             raise _root_cause(folder, error.failures, processes) from None
         except SignalException as signalled:
+            _mirror_rest(folder)
             _end_rendezvous(signalled)
             if signalled.sigval == signal.SIGINT:
                 raise KeyboardInterrupt from None
@@ -97,6 +100,13 @@ def _heard(folder: JobFolder, observer: Observer) -> Iterator[None]:
             with suppress(OSError), Client(folder.address) as last:  # wakes a thread that nobody has called
                 last.send(None)
             thread.join(_LAST_WORDS_SECONDS)
+
+
+def _mirror_rest(folder: JobFolder) -> None:
+    """Send to the mirrors what the processes of a run that failed have not."""
+    run_id = folder.run_id()
+    if run_id is not None and (runs() / run_id / ABOUT).exists():
+        follow(read_about(run_id)).close()
 
 
 def _end_rendezvous(signalled: SignalException) -> None:

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from cse_cli.analysis.leaderboard_view import WRITERS, legend_lines
+from cse_cli.core.identity import Identity
 from cse_cli.core.tables import escape_latex
 from tests.cse_cli.analysis.leaderboard_runs import current, mini, planned, result, tables, written
 
@@ -125,3 +126,14 @@ def test_every_printed_name_can_be_written_in_latex():
     text = WRITERS["latex"](tables([], table="conisi/7") + tables(NEAR, field=True))
     assert "U+" not in text
     assert text.isascii() or not re.search(r"[^\x00-\x7f\u00c0-\u00ff]", text)
+
+
+def test_long_labels_of_experiments_fit_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    identities = [Identity(settings="a", code={"losses.virtual_neighbours": digit * 64}) for digit in "12"]
+    text = re.sub(r"\x1b\[[0-9;]*m", "", written("table", [result(identity=one) for one in identities]))
+    table = text.partition("\n[1]")[0]
+    assert table.count("ifcl_en [code of") == 2
+    assert max(map(len, table.split("\n"))) <= 80
+    assert "…" not in table

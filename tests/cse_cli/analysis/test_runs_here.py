@@ -3,11 +3,13 @@
 import csv
 import io
 import json
+from datetime import UTC, datetime
 
 import pytest
 
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
 from cse_cli.analysis.leaderboard_view import page, to_csv, to_json, to_markdown, who_ran
+from cse_cli.core.identity import Identity
 from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.load import load
@@ -54,6 +56,14 @@ def test_recipes_that_ran_and_that_did_not():
     (lacking,) = texts(table)["SimCSE-BERT base"]
     assert lacking.startswith("needs weights: bert-base-uncased; data: wiki1m")
     assert all(one.source == "paper" or not one.here for one in table.rows)
+
+
+def test_seeds_of_other_experiments_are_counted_apart():
+    digest = load("ifcl_en").recipe.hash()
+    ran = [result(seed, 78.0, identity=Identity(settings=digest, text=text)) for seed, text in ((0, "a"), (1, "b"))]
+    later = result(2, 78.0, identity=Identity(settings=digest, text="b"), finished=datetime(2027, 1, 1, tzinfo=UTC))
+    (table,) = tables([*ran, later], table="ifcl/1")
+    assert texts(table)["IFCL-BERT base"] == ["run here: 2 seeds, and 1 other experiment with its settings"]
 
 
 def test_a_recipe_whose_parts_are_all_here_is_ready(monkeypatch):

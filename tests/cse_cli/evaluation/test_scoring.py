@@ -110,9 +110,7 @@ def test_a_model_that_is_not_what_its_run_saved_is_told_before_anything_is_score
     content[len(content) // 2] ^= 1
     weights.write_bytes(content)
     for act in (lambda: score_models([name], *plan), lambda: load_model(name)):
-        with pytest.raises(
-            CseError, match=rf"{weights} is not what the run saved: .*model\.sha256 has another SHA-256"
-        ):
+        with pytest.raises(CseError, match=rf"{weights} changed after the run"):
             act()
     weights.unlink()
     with pytest.raises(CseError, match=f"{weights} is missing"):
