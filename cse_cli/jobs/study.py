@@ -138,8 +138,7 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
         _check_names(different.setdefault(cell.hash, cell), cell)
     parse_tags(request.tags)
     recorded = all_runs()
-    runs = _runs(study, list(different.values()), seeds, request)
-    runs = _with_plans(runs, recorded)
+    runs = _with_plans(_runs(study, list(different.values()), seeds, request))
     done = finished([run.task for run in runs], recorded)
     before = {run.key: done[run.task] for run in runs if run.task in done}
     differing = {run.key: run.task.changes(recorded) for run in runs if run.task not in done}
@@ -178,7 +177,7 @@ def _job(study: Study, cell: Cell, seed: int, request: RunRequest) -> Job:
     return request.labelled(job, several=True)
 
 
-def _with_plans(runs: Sequence[StudyRun], recorded: Sequence[RecordedRun]) -> tuple[StudyRun, ...]:
+def _with_plans(runs: Sequence[StudyRun]) -> tuple[StudyRun, ...]:
     """Return runs with the plan of their cell's seeds."""
     by_cell: dict[str, list[StudyRun]] = defaultdict(list)
     for run in runs:
@@ -186,7 +185,7 @@ def _with_plans(runs: Sequence[StudyRun], recorded: Sequence[RecordedRun]) -> tu
     tasks = {
         run.key: task
         for same in by_cell.values()
-        for run, task in zip(same, planned([run.task for run in same], recorded), strict=True)
+        for run, task in zip(same, planned([run.task for run in same]), strict=True)
     }
     return tuple(replace(run, task=tasks[run.key]) for run in runs)
 
