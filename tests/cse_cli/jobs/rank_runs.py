@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ class Heard(SilentObserver):
 
 def job(asked: Asked, resume: str | None = None) -> Job:
     loaded = load(*asked)
-    return Job(loaded, loaded.recipe.train.seed, "cpu", resume=resume, lean=True)
+    return Job(loaded, loaded.recipe.train.seed, "cpu", resume=resume, again=resume is None, lean=True)
 
 
 def few_pairs(patch: pytest.MonkeyPatch) -> None:
@@ -110,7 +109,7 @@ def end_after(asked: Asked, at: int) -> str:
 
         patch.setattr(Stepper, "take", stopping)
         with pytest.raises(Stop):
-            running.execute(replace(job(asked), again=True), SilentObserver())
+            running.execute(job(asked), SilentObserver())
     return all_runs()[0].run_id
 
 

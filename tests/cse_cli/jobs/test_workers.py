@@ -35,8 +35,9 @@ def test_the_results_are_those_of_one_after_the_other(file, capsys):
     for seed in range(3):
         assert f"[small seed {seed}] small · Small [red]one · seed {seed}" in err
 
-    code, out, _ = cse("run", str(file), "--seeds", "3", "--device", "cpu", "--json", capsys=capsys)
+    code, out, _ = cse("run", str(file), "--seeds", "3", "--device", "cpu", "--again", "--json", capsys=capsys)
     assert code == 0
+    assert not {one.run_id for one in results(out)} & {one.run_id for one in together}
     assert [one.last_state for one in results(out)] == [one.last_state for one in together]
     assert [one.scores for one in results(out)] == [one.scores for one in together]
 
