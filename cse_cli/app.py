@@ -49,7 +49,6 @@ runs.app.command("sync", epilog=mirrors.SYNC_EPILOG)(mirrors.sync)
 runs.app.command("pull", epilog=mirrors.PULL_EPILOG)(mirrors.pull)
 app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
-app.add_typer(runs.app, name="runs")
 
 
 def _print_version(wanted: bool) -> None:

@@ -51,10 +51,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     """Point the state directory at a folder of the test's own, and return it; nothing is created."""
     folder = tmp_path / "cse-home"
     monkeypatch.setenv("CSE_HOME", str(folder))
-    for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "CSE_MIRRORS"):
+    for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(variable, raising=False)
-    if not request.node.get_closest_marker("process"):  # a sample in every test's database takes time
-        monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
+    monkeypatch.setenv("CSE_MIRRORS", "none")  # a test that needs a mirror sets its own
     for variable, real in FOLDERS.items():
         if request.node.get_closest_marker("data"):
             monkeypatch.setenv(variable, str(real))

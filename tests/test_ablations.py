@@ -13,10 +13,10 @@ from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study
-from cse_cli.tracking import NullTracker
 from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
+from tests.records import unrecorded
 from tests.shrunken import Small, small
 
 STEPS = 5
@@ -75,7 +75,7 @@ def takes_five_steps(setting: Cell, parts: Small, folder: Path) -> None:
     prepared = prepare(Job(loading, 0, "cpu"), heard)
     folder.mkdir(parents=True)
 
-    trainer = Trainer(prepared, folder, NullTracker(), heard)
+    trainer = Trainer(prepared, folder, unrecorded(), heard)
     before = [weight.clone() for weight in trainer.method.parameters()]
     trainer.run()
 

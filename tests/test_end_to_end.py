@@ -18,15 +18,17 @@ from cse_cli.core.results import Result
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
-from cse_cli.tracking import NullTracker
-from cse_cli.tracking.reader import finished_results
+from cse_cli.runs.events import read_history
+from cse_cli.runs.index import finished_results
+from cse_cli.runs.record import RECIPE, folder_of, read_about, read_recipe
 from cse_cli.training.build import Job
-from cse_cli.training.run import execute, family, prepare
+from cse_cli.training.recording import family
+from cse_cli.training.run import execute, prepare
 from cse_cli.training.trainer import Trainer
 from registry import EVALUATORS, LOSSES
 from registry.encoders.saved import open_encoder
 from tests.chosen import distinct, these, trains
-from tests.cse_cli.tracking.stores import fresh_store
+from tests.records import points, states, unrecorded
 from tests.shrunken import STEPS, Small
 
 NAMES = distinct(all_recipes())
@@ -51,7 +53,7 @@ def test_two_steps(name, parts, home):
     loaded = load(name, [*changed, "train.steps=2", "evaluate.untrained=false"], [*dropped, "evaluate.select"])
     prepared = prepare(Job(loaded, 5, "cpu"), SilentObserver())
     (home / "runs" / "one").mkdir(parents=True)
-    trainer = Trainer(prepared, home / "runs" / "one", NullTracker(), SilentObserver())
+    trainer = Trainer(prepared, home / "runs" / "one", unrecorded(), SilentObserver())
     before = [weight.clone() for weight in trainer.method.parameters()]
 
     trainer.run()
@@ -63,7 +65,6 @@ def test_two_steps(name, parts, home):
 
 @pytest.mark.parametrize("name", these(WHOLE, sorted({*WHOLE, *NAMES})))
 def test_recipe(name, parts, home):
-    store = fresh_store(home)
     recipe = load(name).recipe
 
     result = run(name, parts)
@@ -78,10 +79,8 @@ def test_recipe(name, parts, home):
     assert all(score == score for metrics in result.scores.values() for score in metrics.values())
     assert len(result.last_state or "") == (64 if result.steps else 0)
     assert finished_results() == [result]
-    recorded = store.client.get_run(result.run_id)
-    assert recorded.info.status == "FINISHED"
-    assert recorded.data.params["train.seed"] == "5"
-    assert not result.steps or math.isfinite(recorded.data.metrics["train/loss"])
+    assert read_recipe(str(result.run_id))["train"]["seed"] == 5
+    assert not result.steps or math.isfinite(points(str(result.run_id), "train/loss")[-1][1])
     encoder, length = open_encoder(str(home / "runs" / str(result.run_id) / "model"))
     assert length == min(recipe.evaluate.max_length, encoder.max_length or 512)
     # A template takes its own tokens off; word vectors have no limit.
@@ -91,22 +90,19 @@ def test_recipe(name, parts, home):
     assert not list((home / "runs").rglob("*.pt"))
 
 
-def test_what_is_recorded_runs_again_to_the_same_bit(parts, home, tmp_path):
-    store = fresh_store(home)
+def test_what_is_recorded_runs_again_to_the_same_bit(parts):
     first = run("simcse_en", parts)  # its head is made anew: the seed decides it
     torch.manual_seed(99)
-    copy = store.client.download_artifacts(first.run_id, "resolved.toml", str(tmp_path))
+    again = load(str(folder_of(str(first.run_id)) / RECIPE))
+    second = execute(Job(again, again.recipe.train.seed, "cpu", again=True), SilentObserver())
 
-    again = load(copy)
-    second = execute(Job(again, again.recipe.train.seed, "cpu"), SilentObserver())
-
+    assert second.run_id != first.run_id
     assert second.last_state == first.last_state
     assert second.scores == first.scores
     assert run("simcse_en", parts, seed=6).last_state != first.last_state
 
 
 def test_the_selected_state_is_scored_and_saved_not_the_last(parts, home):
-    fresh_store(home)
     result = run("simcse_en", parts, "train.learning_rate=0.05", "train.steps=6", "train.evaluate_every=1")
     kept = result.selected_step
     assert kept is not None
@@ -120,16 +116,13 @@ def test_the_selected_state_is_scored_and_saved_not_the_last(parts, home):
 
 
 def test_choosing_by_test_data_marks_the_result(parts, home):
-    store = fresh_store(home)
     honest = run("simcse_en", parts)
     marked = run("simcse_en", parts, "evaluators.stsb_dev.split=test", "evaluate.allow_test_selection=true")
     assert (honest.test_selected, marked.test_selected) == (False, True)
-    tags = [store.client.get_run(one.run_id).data.tags.get("cse.test_selected") for one in (honest, marked)]
-    assert tags == [None, "true"]
+    assert [read_about(str(one.run_id)).test_selected for one in (honest, marked)] == [False, True]
 
 
 def test_a_loss_in_one_file_is_used_from_a_recipe(parts, home, tmp_path, monkeypatch):
-    store = fresh_store(home)
     assert len(PLUGIN.read_text().split("\n")) - 1 <= 40
     monkeypatch.setattr(LOSSES, "_entries", dict(LOSSES._entries))
     assert "uniformity" not in LOSSES
@@ -148,13 +141,13 @@ def test_a_loss_in_one_file_is_used_from_a_recipe(parts, home, tmp_path, monkeyp
     plain = run("simcse_en", parts)
     assert result.recipe == "new"
     assert result.last_state != plain.last_state
-    metrics = store.client.get_run(result.run_id).data.metrics
-    total = metrics["loss/info_nce"] + 0.1 * metrics["loss/uniformity"]
-    assert metrics["train/loss"] == pytest.approx(total, abs=1e-5)
+    assert "losses.uniformity" in result.identity.code
+    names = ("train/loss", "loss/info_nce", "loss/uniformity")
+    loss, info_nce, uniformity = (points(str(result.run_id), name)[-1][1] for name in names)
+    assert loss == pytest.approx(info_nce + 0.1 * uniformity, abs=1e-5)
 
 
 def test_a_baseline_without_training(parts, home, tmp_path):
-    store = fresh_store(home)
     path = tmp_path / "baseline.toml"
     path.write_text(
         f'schema = 1\ntitle = "Mean"\n[encoders.online]\nname = "transformer"\nmodel = "{parts.models["bert"]}"\n'
@@ -171,11 +164,10 @@ def test_a_baseline_without_training(parts, home, tmp_path):
     saved, _ = open_encoder(str(home / "runs" / str(result.run_id) / "model"))
     tokens = encoder.vocabulary.pad([[2, 7, 9, 3]])
     torch.testing.assert_close(saved.represent(tokens), encoder.represent(tokens), rtol=0, atol=0)
-    assert store.client.get_run(result.run_id).info.status == "FINISHED"
+    assert states() == ["FINISHED"]
 
 
 def test_untrained_scores_of_every_evaluator(parts, home):
-    fresh_store(home)
     other = ["evaluators.extra.name=sts", "evaluators.extra.dataset=graded_pairs", "evaluators.extra.split=test"]
     without = run("simcse_en", parts, *other)
     result = run("simcse_en", parts, *other, "evaluate.untrained=true")
@@ -186,7 +178,6 @@ def test_untrained_scores_of_every_evaluator(parts, home):
 
 
 def test_untrained_scores_where_nothing_selects(parts, home):
-    fresh_store(home)
     changed, dropped = parts.options(load("simcse_en").recipe)
     loaded = load("simcse_en", [*changed, "evaluate.untrained=true"], [*dropped, "evaluate.select"])
     result = execute(Job(loaded, 0, "cpu"), SilentObserver())
@@ -195,38 +186,30 @@ def test_untrained_scores_where_nothing_selects(parts, home):
     assert result.scores != result.untrained
 
 
-def test_artifacts_say_what_ran(parts, home, tmp_path):
-    store = fresh_store(home)
+def test_the_directory_of_a_run_says_what_ran(parts):
     result = run("mini/simcse_en", parts)
-    names = {file.path for file in store.client.list_artifacts(result.run_id)}
-    files = {"recipe.toml", "resolved.toml", "commits.json", "environment.json", "result.json", "model.sha256"}
-    assert names == files | {"series"}
-    (model,) = store.client.search_logged_models(list(store.experiments()))
-    assert (model.source_run_id, model.name) == (result.run_id, "mini-simcse_en seed 5")
-    path = store.client.download_artifacts(result.run_id, "recipe.toml", str(tmp_path))
-    assert Path(path).read_text() == (FOLDER / "mini" / "simcse_en.toml").read_text()
-    path = store.client.download_artifacts(result.run_id, "environment.json", str(tmp_path))
-    assert json.loads(Path(path).read_text())["torch"] == torch.__version__
-    recorded = store.client.get_run(result.run_id)
+    folder = folder_of(str(result.run_id))
+    assert {path.name for path in folder.iterdir()} == {
+        "run.toml", "recipe.toml", "events.jsonl", "result.json", "environment.json", "log.txt", "lock", "model",
+        "model.sha256", "series",
+    }  # fmt: skip
+    history = read_history(folder)
+    assert json.loads((folder / "environment.json").read_text())["torch"] == torch.__version__
     weights = parts.models["bert"] / "model.safetensors"
-    assert result.base_sha256 == hashlib.sha256(weights.read_bytes()).hexdigest()
-    assert recorded.data.tags["cse.base_sha256"] == result.base_sha256
-    inputs = recorded.inputs.dataset_inputs
-    assert {(one.dataset.name, one.tags[0].value) for one in inputs} == {
+    assert result.identity.weights["encoders.online"] == hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert read_about(str(result.run_id)).identity == result.identity
+    assert {(one["name"], one["context"]) for one in history.datasets} == {
         ("text.tsv", "training"), ("graded_pairs/dev", "evaluation"),
     }  # fmt: skip
 
 
-def test_what_a_person_reads_first_in_mlflow(parts, home):
-    store = fresh_store(home)
+def test_what_is_recorded_of_a_run(parts):
     result = run("mini/ifcl_en", parts, "evaluate.untrained=true")
-    recorded = store.client.get_run(result.run_id)
-    place = store.client.get_experiment(recorded.info.experiment_id)
-    assert place.name == "mini/ifcl_en"
-    tags = recorded.data.tags
-    assert (tags["recipe"], tags["method"], tags["encoder"], tags["seed"]) == ("mini/ifcl_en", "IFCL", "tiny", "5")
-    assert "train.batch_size=4" in tags["cse.set"].split("; ")
-    names = set(recorded.data.metrics)
+    about = read_about(str(result.run_id))
+    assert (about.recipe, about.group, about.method, about.encoder) == ("mini/ifcl_en", "mini/ifcl_en", "IFCL", "tiny")
+    assert (about.seed, about.data) == (5, "text.tsv")
+    assert "train.batch_size=4" in about.changes
+    names = set(read_history(about.path).metrics)
     assert {"dev/spearman", "dev/pearson", "eval/stsb_dev.spearman", "train/loss"} <= names
     assert not [name for name in names if name.endswith(("_all", "_mean", "_wmean", "_low", "_high"))]
     assert len(names) <= 40 - 12  # the whole recipe has seven test sets
@@ -247,11 +230,10 @@ def test_variants_of_a_recipe_are_in_one_experiment(name, language, experiment):
 
 
 def test_a_queue_and_a_momentum_encoder_have_a_traceable_distance(parts, home):
-    store = fresh_store(home)
     result = run("mocose_en", parts)
     expected = {"queue/traceable_distance": pytest.approx(1 / 0.15 + 6 / 4)}  # shrunk to 6 entries, 4 sentences a step
     assert result.measures == expected
-    metrics = store.client.get_run(result.run_id).data.metrics
-    assert {name: value for name, value in metrics.items() if name.startswith("queue/")} == expected
-    assert metrics["encoders.target/decay"] == 1.0
+    metrics = read_history(folder_of(str(result.run_id))).metrics
+    assert {name: points[0] for name, points in metrics.items() if name.startswith("queue/")} == expected
+    assert list(metrics["encoders.target/decay"].values())[-1] == 1.0
     assert run("simcse_en", parts).measures == {}

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.cse_cli.jobs.running import cse
-from tests.cse_cli.tracking.stores import fresh_store
 
 pytestmark = [pytest.mark.data, pytest.mark.timeout(600)]
 
@@ -40,7 +39,6 @@ def test_all_minilm_l6_v2_as_published(capsys):
 
 
 def test_a_short_training_on_real_text(home, capsys):
-    fresh_store(home)
     changes = ["train.steps=10", "train.evaluate_every=5", "data.limit=2000", "evaluate.untrained=false"]
     tests = ["sts12", "sts13", "sts14", "sts15", "sts16", "sickr", "stsb"]
     options = [*(f"--set={change}" for change in changes), *(f"--unset=evaluators.{name}" for name in tests)]

@@ -7,7 +7,6 @@ read. Rank 0 tells this process through a socket in that folder how the run goes
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import os
 import pickle
@@ -35,7 +34,8 @@ from cse_cli.core.paths import runs
 from cse_cli.core.processes import PATIENT_SECONDS
 from cse_cli.core.results import Result
 from cse_cli.jobs.channel import hear
-from cse_cli.runs.record import ABOUT
+from cse_cli.mirrors import follow
+from cse_cli.runs.record import ABOUT, read_about
 from cse_cli.runs.signals import Terminated
 from cse_cli.training.build import Job
 from registry.errors import CseError, RunFailedError
@@ -62,8 +62,10 @@ def run_in_processes(job: Job, processes: int, observer: Observer) -> Result:
                 launch = elastic_launch(_config(processes, folder.path / "logs"), sys.executable)
                 launch("-P", "-m", "cse_cli.jobs.rank", str(folder.path), str(os.getpid()))
         except ChildFailedError as error:
+            _mirror_rest(folder)
             raise _root_cause(folder, error.failures, processes) from None
         except SignalException as signalled:
+            _mirror_rest(folder)
             _end_rendezvous(signalled)
             if signalled.sigval == signal.SIGINT:
                 raise KeyboardInterrupt from None
@@ -98,6 +100,13 @@ def _heard(folder: JobFolder, observer: Observer) -> Iterator[None]:
             with suppress(OSError), Client(folder.address) as last:  # wakes a thread that nobody has called
                 last.send(None)
             thread.join(_LAST_WORDS_SECONDS)
+
+
+def _mirror_rest(folder: JobFolder) -> None:
+    """Send to the mirrors what the processes of a run that failed have not."""
+    run_id = folder.run_id()
+    if run_id is not None and (runs() / run_id / ABOUT).exists():
+        follow(read_about(run_id)).close()
 
 
 def _end_rendezvous(signalled: SignalException) -> None:
@@ -156,8 +165,8 @@ def _environment(processes: int, device: str) -> Iterator[None]:
 
 def _root_cause(folder: JobFolder, failures: Mapping[int, ProcessFailure], processes: int) -> CseError:
     """Return the error of the process that failed first, not of those that lost it."""
-    told = {rank: failure for rank in sorted(failures) if (failure := folder.failure(rank)) is not None}
-    own = {rank: failure.error for rank, failure in told.items() if not failure.lost}
+    told = {rank: error for rank in sorted(failures) if (error := folder.failure(rank)) is not None}
+    own = {rank: error for rank, error in told.items() if not isinstance(error, LostRankError)}
     if own:
         rank, error = next(iter(own.items()))
         if rank > 0 and len(own) == 1:
@@ -188,19 +197,6 @@ def _how_ended(failure: ProcessFailure, folder: JobFolder) -> str:
     logs = sorted(folder.path.glob(f"logs/*/attempt_0/{failure.local_rank}/stderr.log"))
     lines = logs[0].read_text(encoding="utf-8", errors="replace").strip().split("\n") if logs else []
     return "\n  ".join([f"ended with code {failure.exitcode}:", *lines[-_LOG_LINES:]])
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a process ended before its run did.
-
-    Args:
-        error: As it was raised, for whoever shows it.
-        lost: Whether the cause is in another process.
-    """
-
-    error: CseError
-    lost: bool
 
 
 @dataclass(frozen=True)
@@ -248,16 +244,12 @@ class JobFolder:
 
     def fail(self, rank: int, error: CseError) -> None:
         """Give back why a process ends."""
-        lost = isinstance(error, LostRankError)
-        failure = {"message": error.message, "action": error.next_action, "code": error.exit_code, "lost": lost}
-        (self.path / f"failure-{rank}.json").write_text(json.dumps(failure), encoding="utf-8")
+        (self.path / f"failure-{rank}.pickle").write_bytes(pickle.dumps(error))
 
-    def failure(self, rank: int) -> Failure | None:
-        """Return what a process gave back before it ended."""
-        file = self.path / f"failure-{rank}.json"
+    def failure(self, rank: int) -> CseError | None:
+        """Return the error that a process gave back before it ended."""
+        file = self.path / f"failure-{rank}.pickle"
         if not file.exists():
             return None
-        failure = json.loads(file.read_bytes())
-        error = CseError(failure["message"], failure["action"])
-        error.exit_code = failure["code"]
-        return Failure(error, failure["lost"])
+        error: CseError = pickle.loads(file.read_bytes())  # nosec B301  # `fail` wrote it, 0700
+        return error

@@ -121,6 +121,10 @@ class RunRequest:
         if len(self.recipes) > 1 or self.seeds is not None:
             raise CseError("--resume takes one run", "leave out --seeds and name at most one recipe")
         about = run.about
+        if run.end == "pruned":
+            raise CseError(
+                f"run {about.short} ({about.name}) was pruned: {run.reason}", "start a new run of its recipe"
+            )
         recipe = self.recipes[0] if self.recipes else str(about.path / RECIPE)
         own = [f"train.seed={about.seed}"]  # first: a seed that the command line sets is a changed setting
         job = replace(self, overrides=[*own, *self.overrides])._job(recipe, self.seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from time import monotonic, sleep
 
 import torch.distributed as dist
@@ -36,7 +36,7 @@ from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
 from cse_cli.recipe.unusual import unusual, unusual_study
-from cse_cli.runs.index import all_runs
+from cse_cli.runs.index import RecordedRun, all_runs
 from cse_cli.runs.record import read_about
 from cse_cli.runs.signals import Terminated
 from cse_cli.training.build import Job
@@ -68,42 +68,41 @@ def run_all(
 ) -> list[Result | CseError]:
     """Download what jobs need, do those that are not finished, and return the end of each in the order of the jobs.
 
+    Jobs with the same experiment and seed are one run, which has one end.
+
     Raises:
         CseError: If the only job failed.
         TrackingError: If the state directory cannot be written.
     """
     require_home()
-    ends: dict[int, Result | CseError] = {}
     with Screen(quiet=quiet) as screen:
         for warning in dict.fromkeys(line for job in jobs for line in unusual(job.loaded.recipe)):
             screen.warned(warning)
         _download([job.loaded.recipe for job in jobs], screen, jobs[0].resume)
     tasks = _tasks(jobs, accept_changed=accept_changed)
     done = finished(tasks, all_runs())
+    ends: dict[Task, Result | CseError] = {**done}
     with Screen(quiet=quiet) as screen:
-        _show_done(tasks, done, screen)
-        ends |= {number: done[task] for number, task in enumerate(tasks) if task in done}
-        if left := [task for task in tasks if task not in done]:
-            _run_left(tasks, left, placement, screen, ends)
-    return [ends[number] for number in range(len(jobs))]
+        for task, result in done.items():
+            screen.write(_finished_line(task, result))
+        if len(ends) < len(tasks):
+            _run_left(tasks, ends, placement, screen)
+    return [ends[task] for task in tasks]
 
 
-def _run_left(
-    tasks: Sequence[Task],
-    left: Sequence[Task],
-    placement: Placement,
-    screen: Screen,
-    ends: dict[int, Result | CseError],
-) -> None:
-    """Do tasks, and put the end of each under its number."""
+def _run_left(tasks: Sequence[Task], ends: dict[Task, Result | CseError], placement: Placement, screen: Screen) -> None:
+    """Do the tasks that have no end yet, and add their ends."""
     with placement.open() as executor:
         began, alone, count = monotonic(), executor.one_by_one, len(ends)
 
         def begin(task: Task) -> Observer:
             return screen if alone else RunLines(task.job.name, screen.console)
 
-        for task, end in run_tasks(left, executor, begin):
-            ends[tasks.index(task)] = end
+        def wait_for(task: Task, run: RecordedRun) -> None:
+            screen.write(f"waiting for {escape(task.job.name)}: run {run.about.short} is {escape(run.host)}")
+
+        for task, end in run_tasks([task for task in tasks if task not in ends], executor, begin, wait_for):
+            ends[task] = end
             if isinstance(end, CseError):
                 if len(tasks) == 1:
                     raise end
@@ -114,21 +113,23 @@ def _run_left(
 
 
 def _tasks(jobs: Sequence[Job], *, accept_changed: bool) -> list[Task]:
-    """Return jobs as tasks, those of one experiment with the plan of their seeds."""
-    tasks = [Task(job, identify_known(job.loaded.recipe), accept_changed) for job in jobs]
-    recorded, by_experiment = all_runs(), defaultdict[str, list[Task]](list)
-    for task in tasks:
-        by_experiment[task.known.model_dump_json()].append(task)
-    planned_tasks = {experiment: iter(planned(same, recorded)) for experiment, same in by_experiment.items()}
-    return [next(planned_tasks[task.known.model_dump_json()]) for task in tasks]
+    """Return jobs as tasks, each different one once, those of one experiment with the plan of their seeds."""
+    tasks: dict[tuple[str, int], Task] = {}
+    for job in jobs:
+        task = Task(job, identify_known(job.loaded.recipe), accept_changed)
+        tasks.setdefault(task.key, task)
+    by_experiment = defaultdict[str, list[Task]](list)
+    for task in tasks.values():
+        by_experiment[task.key[0]].append(task)
+    recorded = all_runs()
+    tasks |= {task.key: task for same in by_experiment.values() for task in planned(same, recorded)}
+    return list(tasks.values())
 
 
-def _show_done(tasks: Sequence[Task], done: Mapping[Task, Result], screen: Screen) -> None:
-    """Print which runs are finished and are not repeated."""
-    for task in tasks:
-        if task in done:
-            run = f"run {str(done[task].run_id)[:8]} of {done[task].finished.astimezone():%Y-%m-%d %H:%M}"
-            screen.write(f"{escape(task.job.name)} is finished: {run}. To train it again: --again")
+def _finished_line(task: Task, result: Result) -> str:
+    """Return which run is finished and is not repeated."""
+    run = f"run {str(result.run_id)[:8]} of {result.finished.astimezone():%Y-%m-%d %H:%M}"
+    return f"{escape(task.job.name)} is finished: {run}. To train it again: --again"
 
 
 def _download(recipes: Iterable[Recipe], screen: Screen, resume: str | None = None) -> None:
@@ -196,9 +197,10 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
         if request.dry_run:  # nothing to share
             return _plan_jobs(request.jobs(), Placement(), as_json=request.as_json) if here.rank == 0 else 0
         with joined(here, request.device):
-            jobs = _jobs_of_rank_0(request, here)
+            planned_jobs = _jobs_of_rank_0(request, here)
             with Screen(quiet=request.quiet) as screen:
-                results = [execute(job, screen if here.rank == 0 else SilentObserver()) for job in jobs]
+                observer = screen if here.rank == 0 else SilentObserver()
+                results = [execute(job, observer) if done is None else done for job, done in planned_jobs]
     except CseError as error:
         if not is_first_refused(here, request.device):
             sleep(_TOLD_SECONDS)  # the first one says why; when it has ended, torchrun ends this one
@@ -206,13 +208,17 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
             print_error(error)
         return error.exit_code
     if here.rank == 0:
-        _show(jobs, results, request)
+        _show([job for job, _ in planned_jobs], results, request)
     return 0
 
 
-def _jobs_of_rank_0(request: RunRequest, here: ProcessRank) -> Sequence[Job]:
+PlannedJobs = Sequence[tuple[Job, Result | None]]
+"""Jobs, each with its result if it is finished."""
+
+
+def _jobs_of_rank_0(request: RunRequest, here: ProcessRank) -> PlannedJobs:
     """Return the jobs as rank 0 reads them: its recipes hold for all, also where another machine's differ."""
-    box: list[Sequence[Job] | CseError] = [[]]
+    box: list[PlannedJobs | CseError] = [[]]
     if here.rank == 0:
         try:
             box = [_checked_jobs(request)]
@@ -224,7 +230,7 @@ def _jobs_of_rank_0(request: RunRequest, here: ProcessRank) -> Sequence[Job]:
     return box[0]
 
 
-def _checked_jobs(request: RunRequest) -> Sequence[Job]:
+def _checked_jobs(request: RunRequest) -> PlannedJobs:
     for name in request.recipes:
         if find_study(name) is not None:
             raise CseError(
@@ -233,7 +239,9 @@ def _checked_jobs(request: RunRequest) -> Sequence[Job]:
             )
     jobs = request.jobs()
     choose_placement(jobs, request)
-    return [task.job for task in _tasks(jobs, accept_changed=request.accept_changed)]
+    tasks = _tasks(jobs, accept_changed=request.accept_changed)
+    done = finished((task for task in tasks if not task.known.unknown), all_runs())
+    return [(task.job, done.get(task)) for task in tasks]
 
 
 def _shows(error: CseError, here: ProcessRank) -> bool:

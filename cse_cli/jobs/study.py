@@ -83,10 +83,10 @@ class StudyPlan:
     def results(self) -> dict[str, list[Result]]:
         """Read what is finished now: hash of the settings → results in order of seed."""
         results: dict[str, list[Result]] = {cell.hash: [] for cell in self.cells}
-        found = finished([run.task for run in self.runs], all_runs())
+        recorded = all_runs()
         for run in sorted(self.runs, key=lambda run: run.seed):
-            if run.task in found:
-                results[run.cell.hash].append(found[run.task])
+            if (found := run.task.result(recorded)) is not None:
+                results[run.cell.hash].append(found)
         return results
 
 

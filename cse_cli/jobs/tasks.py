@@ -19,6 +19,8 @@ from cse_cli.data.identity import Known
 from cse_cli.jobs.executor import Executor, outcome
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.index import RecordedRun, all_runs
+from cse_cli.runs.lock import is_held
+from cse_cli.runs.record import lock_of
 from cse_cli.training.build import Job
 from registry.errors import CseError
 
@@ -40,22 +42,27 @@ class Task:
     known: Known
     accept_changed: bool = False
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """Experiment, as far as it is known, and seed: tasks with the same key are the same run."""
+        return self.known.model_dump_json(), self.job.seed
+
     def same(self, recorded: Iterable[RecordedRun]) -> list[RecordedRun]:
-        """Return the recorded runs that are this one, newest first."""
+        """Return the recorded runs that are this one, newest first. With `--resume` that is the named run."""
+        if self.job.resume is not None:
+            return [run for run in recorded if run.run_id == self.job.resume]
         return [
             run
             for run in recorded
             if run.about.identity is not None
             and run.about.is_result
             and run.about.seed == self.job.seed
-            and (self.known.matches(run.about.identity, code=not self.accept_changed))
+            and self.known.matches(run.about.identity, code=not self.accept_changed)
         ]
 
     def result(self, recorded: Iterable[RecordedRun]) -> Result | None:
         """Return the result of the run, or None if it is not finished."""
-        if self.job.again:
-            return None
-        return next((run.result for run in self.same(recorded) if run.is_result), None)
+        return next((run.result for run in self.same(recorded) if run.end == "finished" and run.result), None)
 
     def changes(self, recorded: Iterable[RecordedRun]) -> list[Difference]:
         """Return how a finished run with the same settings and seed differs, if there is only such a run."""
@@ -71,8 +78,8 @@ class Task:
 
 
 def finished(tasks: Iterable[Task], recorded: Sequence[RecordedRun]) -> dict[Task, Result]:
-    """Return the tasks that are finished, with their results."""
-    found = ((task, task.result(recorded)) for task in tasks)
+    """Return the tasks that are finished, with their results. With `--again` no task is."""
+    found = ((task, task.result(recorded)) for task in tasks if not task.job.again)
     return {task: result for task, result in found if result is not None}
 
 
@@ -95,7 +102,10 @@ def planned(tasks: Sequence[Task], recorded: Sequence[RecordedRun]) -> list[Task
 
 
 def run_tasks(
-    tasks: Sequence[Task], executor: Executor, begin: Callable[[Task], Observer]
+    tasks: Sequence[Task],
+    executor: Executor,
+    begin: Callable[[Task], Observer],
+    wait_for: Callable[[Task, RecordedRun], None] = lambda *_: None,
 ) -> Iterator[tuple[Task, Result | CseError]]:
     """Do tasks, each when the executor has a free slot, and yield the end of each. No task is done twice.
 
@@ -103,37 +113,49 @@ def run_tasks(
         tasks: Tasks in the order in which they start.
         executor: Executor of the runs.
         begin: Called when a run starts. It returns the run's observer.
+        wait_for: Called once for each task that another process does while this one has nothing left to do.
 
     Raises:
         Exception: If a run ended with an exception that is not a `CseError`.
     """
-    left, running = list(tasks), dict[Future[Result], Task]()
+    left, running, awaited = list(tasks), dict[Future[Result], Task](), set[Task]()
+    held: dict[Task, RecordedRun] = {}
     while left or running:
         while left and len(running) < executor.slots:
             recorded = all_runs()
             done = finished(left, recorded)
             yield from done.items()
             left = [task for task in left if task not in done]
-            task = next((task for task in left if not _is_held(task, recorded)), None)
+            held = {task: run for task in left if (run := _holder(task, recorded)) is not None}
+            task = next((task for task in left if task not in held), None)
             if task is None:
                 break
             left.remove(task)
             running[executor.submit(_resuming(task, recorded), begin(task))] = task
         if not running:
+            for task in [task for task in held if task not in awaited]:
+                awaited.add(task)
+                wait_for(task, held[task])
             time.sleep(POLL_SECONDS if left else 0.0)  # other processes do the rest
             continue
         executor.wait()
         for future in [future for future in running if future.done()]:
             task, end = running.pop(future), outcome(future)
-            if isinstance(end, BusyError):
+            if isinstance(end, BusyError) and task.job.resume is None:
                 left.append(task)
             else:
                 yield task, end
 
 
-def _is_held(task: Task, recorded: Sequence[RecordedRun]) -> bool:
-    """Return whether another process does the task."""
-    return not task.job.again and any(run.state == "RUNNING" for run in task.same(recorded))
+def _holder(task: Task, recorded: Sequence[RecordedRun]) -> RecordedRun | None:
+    """Return the run in which another process does the task, or None. With `--resume` such a run is an error later.
+
+    A run that another process is about to resume is recognized by its lock.
+    """
+    if task.job.again or task.job.resume is not None:
+        return None
+    same = (run for run in task.same(recorded) if run.end not in ("finished", "pruned"))
+    return next((run for run in same if run.state == "RUNNING" or is_held(lock_of(run.run_id))), None)
 
 
 def _resuming(task: Task, recorded: Sequence[RecordedRun]) -> Job:

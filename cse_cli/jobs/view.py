@@ -39,17 +39,17 @@ def write_results(results: Sequence[Result]) -> None:
 
 
 def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, str]]) -> None:
-    """Print a table per recipe: a row per seed, the untrained encoder above, mean ± std and what others got below.
+    """Print a table per experiment: a row per seed, the untrained encoder above, mean ± std and what others got below.
 
     Args:
         results: In the order they ran.
-        metrics: Recipe hash → evaluator → metric shown; runs of one hash are in one table.
+        metrics: Recipe hash → evaluator → metric shown.
     """
     with stdout_console() as out:
-        for recipe in dict.fromkeys(result.recipe_hash for result in results):
-            runs = [result for result in results if result.recipe_hash == recipe]
+        for experiment in dict.fromkeys(result.experiment for result in results):
+            runs = [result for result in results if result.experiment == experiment]
             out.print(Text.assemble((runs[0].recipe, "bold"), f" · {runs[0].title}"), soft_wrap=True)
-            table = _results_table(runs, metrics[recipe], stacked=out.is_terminal)
+            table = _results_table(runs, metrics[runs[0].recipe_hash], stacked=out.is_terminal)
             for part in as_rich_parts(table, out.width, gap=1):
                 out.print(part)
             for line in below_untrained(runs):

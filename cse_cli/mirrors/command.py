@@ -37,22 +37,24 @@ def sync(
         )
 
 
-def synchronize(name: str, *, again: bool = False, rebuild: bool = False) -> bool:
-    """Send to a mirror what it lacks, print what was sent, and return whether that was everything."""
+def synchronize(name: str, *, again: bool = False, rebuild: bool = False, err: bool = False) -> bool:
+    """Send to a mirror what it lacks, print what was sent, on stderr if `err`, and return whether that was all."""
     from cse_cli.mirrors.sync import Scope, sync, waiting_elsewhere
 
     kind = load(name)
     complete, runs = True, 0
     for sent in sync(kind, Scope(again=again, rebuild=rebuild)):
-        runs += sent.error is None
-        if sent.error is not None and not isinstance(sent.error, GoneError):  # of which a warning was printed
+        if sent.error is None:
+            runs += 1
+        elif not isinstance(sent.error, GoneError):  # of which a warning was printed
             complete = False
-            _print(f"{sent.about.short} ({sent.about.name}): {_message(sent.error)}")
-    _print(f"{name}: sent {counted(runs, 'run')}" if runs else f"{name}: up to date")
+            typer.echo(f"{sent.about.short} ({sent.about.name}): {_message(sent.error)}", err=err)
+    if runs or complete:
+        what = f"sent {counted(runs, 'run')}" if runs else "up to date"
+        typer.echo(f"{name}: {what}", err=err)
     for uri, number in waiting_elsewhere(name, kind.connect()).items():
-        _print(
-            f"{name}: {counted(number, 'run')} not complete at {uri}: set MLFLOW_TRACKING_URI to it, and run this again"
-        )
+        todo = "set MLFLOW_TRACKING_URI to it, and run this again"
+        typer.echo(f"{name}: {counted(number, 'run')} not complete at {uri}: {todo}", err=err)
     return complete
 
 
@@ -68,11 +70,11 @@ def pull(
     if location.is_own(address):
         raise CseError("there is no server to pull from", "give its address: `cse runs pull http://server:5000`")
     pulled = pull_runs(address)
-    _print(f"pulled {counted(pulled.new, 'run')} from {without_password(address)}")
+    typer.echo(f"pulled {counted(pulled.new, 'run')} from {without_password(address)}")
     if pulled.known:
-        _print(f"{counted(pulled.known, 'run')} were here already")
+        typer.echo(f"{counted(pulled.known, 'run')} were here already")
     if pulled.unusable:
-        _print(f"{counted(pulled.unusable, 'run')} left out: without a readable run.toml and result.json")
+        typer.echo(f"{counted(pulled.unusable, 'run')} left out: without a readable run.toml and result.json")
 
 
 def ui(
@@ -85,7 +87,7 @@ def ui(
     address = location.uri()
     sys.stderr.write(f"opening {location.shown(address)} (about ten seconds)\n")
     try:
-        synchronize("mlflow")
+        synchronize("mlflow", err=True)
     except (TrackingError, OSError) as error:
         if not location.is_own(address) or not location.own_database().exists():
             raise
@@ -112,7 +114,3 @@ def _page() -> str:
 
 def _message(error: Exception) -> str:
     return error.message if isinstance(error, CseError) else str(error)
-
-
-def _print(line: str) -> None:
-    sys.stderr.write(f"{line}\n")

@@ -45,6 +45,11 @@ class Follower:
         for thread in self._threads:
             thread.finish(seconds)
 
+    def leave(self) -> None:
+        """Send what is left as long as this process runs, without waiting. Another process sends the rest."""
+        for thread in self._threads:
+            thread.closing.set()
+
 
 def follow(about: About) -> Follower:
     """Send a run to the mirrors in `CSE_MIRRORS` while it is at work.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,17 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 from mlflow.store.entities import PagedList
-from pydantic import ValidationError
 
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import runs
-from cse_cli.core.results import SERIES_FOLDER, Result
+from cse_cli.core.results import SERIES_FOLDER
 from cse_cli.mirrors.fields import RUN
 from cse_cli.mirrors.store import EXPERIMENT_TAG, open_store, reason
 from cse_cli.runs.events import FILE
-from cse_cli.runs.record import ABOUT, ENVIRONMENT, RECIPE, RESULT, About, folder_of
-from registry.errors import TrackingError
-from registry.paths import make_folder
+from cse_cli.runs.exchange import checked_record
+from cse_cli.runs.record import ABOUT, ENVIRONMENT, RECIPE, RESULT, folder_of
+from registry.errors import CseError, TrackingError
+from registry.paths import make_folder, write_atomically
 
 _PAGE = 1000
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -121,12 +120,7 @@ def _download(client: MlflowClient, id_there: str, draft: Path) -> None:
 def _check(draft: Path, run_id: str, origin: str) -> None:
     """Check a record that was downloaded, and mark it as pulled."""
     try:
-        about = About.of_toml((draft / ABOUT).read_text(encoding="utf-8"))
-        Result.model_validate_json((draft / RESULT).read_bytes())
-    except (OSError, ValueError, ValidationError) as error:
+        about = checked_record(draft, run_id)
+    except CseError as error:
         raise _UnusableError from error
-    if about.run_id != run_id:
-        raise _UnusableError
-    (draft / ABOUT).write_text(about.model_copy(update={"pulled": origin}).to_toml(), encoding="utf-8")
-    with suppress(FileNotFoundError):
-        (draft / "mirrors").rmdir()
+    write_atomically(draft / ABOUT, about.model_copy(update={"pulled": origin}).to_toml())

@@ -118,7 +118,7 @@ def import_runs(file: Path) -> tuple[int, int]:
                 for name, member in names.items():
                     make_folder((draft / name).parent)
                     (draft / name).write_bytes(archive.read(member))
-                about = _checked(draft, run_id)
+                about = checked_record(draft, run_id)
                 write_atomically(draft / ABOUT, about.model_copy(update={"pulled": f"archive {file.name}"}).to_toml())
                 draft.rename(folder_of(run_id))
             except CseError as error:
@@ -165,7 +165,7 @@ def _members(archive: zipfile.ZipFile, file: Path) -> Mapping[str, Mapping[str, 
     return found
 
 
-def _checked(folder: Path, run_id: str) -> About:
+def checked_record(folder: Path, run_id: str) -> About:
     """Return what a run is, after checking the files that other commands rely on.
 
     Raises:

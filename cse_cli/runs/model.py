@@ -1,4 +1,4 @@
-"""Saved models of runs, and the digests by which a changed file is noticed."""
+"""Saved models of runs, and the digests that reveal a changed file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MODEL_DIGESTS = "model.sha256"
 
 
 def model_of_run(run: str) -> str | None:
-    """Return the folder of the model a finished run saved, or None where `run` is no run id."""
+    """Return the directory of the model of the run with this ID prefix, or None if there is no such run or model."""
     matching = [path for path in runs().glob(f"{run}*/{MODEL}") if path.is_dir()] if run.isalnum() else []
     return str(matching[0]) if len(matching) == 1 else None
 
 
 def note_model_digests(folder: Path) -> str:
-    """Write the digests of the model that a run has saved in its folder, and return what was written."""
+    """Write the digests of the model in the directory of a run, and return the contents of the file."""
     files = sorted(file for file in (folder / MODEL).rglob("*") if file.is_file() and file.name != "README.md")
     text = "".join(f"{_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
     write_atomically(folder / MODEL_DIGESTS, text)
@@ -29,13 +29,13 @@ def note_model_digests(folder: Path) -> str:
 
 
 def checked_model_of_run(run: str) -> str | None:
-    """Return the same as `model_of_run`, once its files are found to be those that the run saved.
+    """Return the same as `model_of_run`, after comparing the model's files with their digests (1 s per GB).
 
-    It takes a second a GB of one core. `run` may also be the model's folder. A model of a version that noted no digests
-    is not looked at.
+    Args:
+        run: ID prefix of a run, or the directory of a model. A model without digests is not checked.
 
     Raises:
-        CseError: One of them has changed, or is missing.
+        CseError: If a file changed or is missing.
     """
     found = model_of_run(run)
     notes = Path(found or run).absolute().parent / MODEL_DIGESTS
@@ -44,10 +44,10 @@ def checked_model_of_run(run: str) -> str | None:
             for digest, _, name in (line.rstrip("\n").partition("  ") for line in lines):
                 file = notes.parent / name
                 if not file.is_file() or _sha256(file) != digest:
-                    what = "is not what the run saved" if file.is_file() else "is missing"
+                    what = "changed after the run" if file.is_file() else "is missing"
                     raise CseError(
-                        f"{file} {what}: {notes} has another SHA-256",
-                        f"copy it back from a backup, or train again: cse run {notes.with_name(RECIPE)}",
+                        f"{file} {what}: its SHA-256 is not that in {notes}",
+                        f"restore it from a backup, or train again: cse run {notes.with_name(RECIPE)}",
                     )
     return found
 

@@ -18,7 +18,7 @@ from cse_cli.data.requirements import fetch
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.stream import Stream, open_stream
 from cse_cli.evaluation.evaluate import evaluate
-from cse_cli.mirrors import follow
+from cse_cli.mirrors import configured, follow
 from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.recipe.schema import PROSE
 from cse_cli.runs.claim import Busy, BusyError, Claimed, Done, claim, claim_run
@@ -42,8 +42,9 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     """Build and read all that a job needs; nothing is recorded and no run exists yet.
 
     Raises:
-        CseError: A model or data set is missing, or parts do not fit.
+        CseError: A model or data set is missing, parts do not fit, or CSE_MIRRORS names no mirror.
     """
+    configured()
     recipe = job.loaded.recipe
     limit_torch_threads()
     compute = choose(job.device, recipe.train.precision)
@@ -213,15 +214,21 @@ def _trainer(prepared: Prepared, record: RunRecord, observer: Observer) -> Train
 
 @contextmanager
 def _mirrored(record: RunRecord) -> Iterator[None]:
-    """Send the run to its mirrors, from the first process."""
+    """Send the run to its mirrors, from the first process.
+
+    If several processes fail, the first one does not wait for the mirrors: the others end before it, and the message
+    would be theirs.
+    """
     if rank() > 0:
         yield
         return
     follower = follow(record.about)
     try:
         yield
-    finally:
-        follower.close()
+    except BaseException:
+        (follower.close if world_size() == 1 else follower.leave)()
+        raise
+    follower.close()
 
 
 @contextmanager

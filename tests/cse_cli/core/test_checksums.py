@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from cse_cli.core.checksums import with_checksum, without_checksum
 from cse_cli.core.results import Result
-from tests.cse_cli.tracking.stores import result
+from tests.records import result
 
 
 def test_what_was_written_is_read() -> None:

@@ -13,7 +13,7 @@ import torch
 from cse_cli.core.distributed import gather_objects, rank0_first, run_on_rank0
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
-from cse_cli.tracking.store import open_store
+from cse_cli.runs.index import all_runs
 from cse_cli.training.checkpoint import dropout_seed
 from cse_cli.training.run import execute
 from registry.distributed import is_distributed, rank, single_process, world_size
@@ -169,8 +169,4 @@ def test_what_cannot_go_on_ends_on_every_process(parts: Small, tmp_path: Path, m
     left = [path.relative_to(homes[1]).parts[0] for path in homes[1].rglob("*")]
     assert set(left) == {"cache"}, "the second process keeps tokens and writes nothing else"
     monkeypatch.setenv("CSE_HOME", str(homes[0]))
-    client = open_store().client
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    runs = [(run.info.status, run.data.tags.get("cse.pruned")) for run in client.search_runs(experiments)]
-    assert sorted(status for status, _ in runs) == ["FAILED", "FAILED", "FINISHED"]
-    assert [pruned for status, pruned in runs if status == "FINISHED"] == ["true"]
+    assert sorted(run.state for run in all_runs()) == ["FAILED", "FAILED", "PRUNED"]

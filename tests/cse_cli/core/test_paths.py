@@ -42,7 +42,7 @@ def test_a_full_disk_is_one_message(
     assert "→ free some, then go on with: cse run --resume" in told
     assert "Traceback" not in err
     code, out, _ = cse("runs", "ls", "--json", capsys=capsys)
-    assert '"status": "FAILED"' in out
+    assert '"FAILED"' in out
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

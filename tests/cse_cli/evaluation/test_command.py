@@ -11,7 +11,6 @@ from cse_cli.recipe.load import load
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from tests.cse_cli.jobs.running import cse
-from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
@@ -98,7 +97,6 @@ def test_evaluate_pairs_of_one_s_own(parts, tmp_path, capsys):
 
 
 def test_evaluate_a_finished_run_gives_its_own_score(parts, home, tmp_path, capsys):
-    fresh_store(home)
     one = execute(Job(load(str(recipe(tmp_path, parts))), 3, "cpu"), SilentObserver())
     _, out, _ = evaluate(str(one.run_id)[:8], "--tasks", "graded_pairs/dev", "--json", capsys=capsys)
     scored = json.loads(out)["models"][0]

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 
 from cse_cli.core.results import Result
-from cse_cli.tracking.store import Store
-from tests.cse_cli.tracking.stores import points
+from cse_cli.runs.index import all_runs
 from tests.forked import Forked
+from tests.records import points
 
 CSE = ["cse_cli"]
 TORCHRUN = ["torch.distributed.run"]
@@ -79,27 +79,22 @@ def until(holds: Callable[[], bool], *processes: Forked, seconds: float = 150) -
     raise AssertionError("\n".join(told))
 
 
-def running_steps(store: Store) -> list[int]:
-    """Return the last step recorded of every run at work."""
-    found = store.client.search_runs(list(store.experiments()), "attributes.status = 'RUNNING'")
-    recorded = [points(store.client, run.info.run_id, "train/loss") for run in found]
+def running_steps() -> list[int]:
+    """Return the last recorded step of every running run."""
+    recorded = [points(run.run_id, "train/loss") for run in all_runs() if run.state == "RUNNING"]
     return [one[-1][0] if one else 0 for one in recorded]
 
 
-def step(store: Store) -> int:
-    """Return the last step recorded of the run at work."""
-    return max(running_steps(store), default=0)
-
-
-def statuses(store: Store) -> list[str]:
-    found = store.client.search_runs(list(store.experiments()), order_by=["attribute.start_time ASC"])
-    return [one.info.status for one in found]
+def step() -> int:
+    """Return the last recorded step of the running run."""
+    return max(running_steps(), default=0)
 
 
 def results(out: str) -> list[Result]:
     """Return what `--json` printed; fails if stdout holds anything else."""
     document = json.loads(out)
     assert set(document) == {"schema_version", "results"}
+    assert document["schema_version"] == 1
     return [Result.model_validate(one) for one in document["results"]]
 
 
@@ -119,6 +114,6 @@ def runs(process: psutil.Process, program: str) -> bool:
 def gone(processes: Iterator[psutil.Process] | list[psutil.Process], seconds: float = 24) -> bool:
     """Tell whether all of them have ended, and not been killed for that: `end_with_parent` does so after 25 seconds.
 
-    15 were too few for a server of MLflow on two cores with 19 processes ready to run.
+    15 were too few on two cores with 19 processes ready to run.
     """
     return not psutil.wait_procs(list(processes), timeout=seconds)[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import torch
 
 from cse_cli.core.console import Pruned, SilentObserver
 from cse_cli.core.results import Result
-from cse_cli.core.run_folder import find
 from cse_cli.recipe.load import load
+from cse_cli.runs.index import all_runs
 from cse_cli.training import run as running
 from cse_cli.training import trainer as loop
 from cse_cli.training.build import Job
@@ -45,7 +46,7 @@ class Heard(SilentObserver):
 
 def job(asked: Asked, resume: str | None = None) -> Job:
     loaded = load(*asked)
-    return Job(loaded, loaded.recipe.train.seed, "cpu", resume=find(resume) if resume else None, lean=True)
+    return Job(loaded, loaded.recipe.train.seed, "cpu", resume=resume, lean=True)
 
 
 def few_pairs(patch: pytest.MonkeyPatch) -> None:
@@ -99,25 +100,18 @@ def broken_and_resumed(asked: Asked, at: int, homes: Sequence[Path]) -> dict[str
 
 def end_after(asked: Asked, at: int) -> str:
     """End a run after some steps and return its id."""
-    began: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        take, begin = Stepper.take, running._open_run
+        take = Stepper.take
 
         def stopping(self: Stepper, done: int, *rest: Any) -> Taken:
             if done == at:
                 raise Stop
             return take(self, done, *rest)
 
-        def kept(*arguments: Any) -> Any:
-            tracker, folder = begin(*arguments)
-            began.append(folder.run_id)
-            return tracker, folder
-
         patch.setattr(Stepper, "take", stopping)
-        patch.setattr(running, "_open_run", kept)
         with pytest.raises(Stop):
-            running.execute(job(asked), SilentObserver())
-    return began[0]
+            running.execute(replace(job(asked), again=True), SilentObserver())
+    return all_runs()[0].run_id
 
 
 class Bored(SilentObserver):

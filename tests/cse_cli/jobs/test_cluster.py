@@ -14,22 +14,20 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from cse_cli.core.run_folder import find
-from cse_cli.tracking.reader import list_names
-from cse_cli.tracking.store import Store
 
 from cse_cli.core.console import Pruned
 from cse_cli.jobs.executor import PATIENCE_SECONDS, SerialExecutor
 from cse_cli.jobs.placement import Placement
+from cse_cli.runs.index import all_runs
 from registry.errors import CseError, MissingError
-from tests.cse_cli.jobs.commands import running_steps, statuses
+from tests.cse_cli.jobs.commands import running_steps
 from tests.cse_cli.jobs.ray_nodes import LOOPBACK, Nodes, nodes, none_left, runs_at_work
 from tests.cse_cli.jobs.test_executor import Watch, ended, job
 from tests.cse_cli.jobs.test_study_processes import until
 from tests.cse_cli.recipe.tiny_study import grid, times
-from tests.cse_cli.tracking.stores import fresh_store, points
 from tests.forked import Forked
 from tests.ports import unused_port
+from tests.records import points, states
 from tests.shrunken import recipe, small
 
 needs_ray = [
@@ -110,38 +108,33 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def store(home: Path) -> Store:
-    return fresh_store(home)
-
-
 def cse(study: str, address: str, *more: str, folder: Path) -> Forked:
     return Forked(["cse_cli", "run", study, "--device", "cpu", "--json", "--on", address, *more], folder, **LOOPBACK)
 
 
-def far(store: Store, count: int, step: int) -> bool:
+def far(count: int, step: int) -> bool:
     """Tell whether so many runs at work have done so many steps."""
-    return sum(done >= step for done in running_steps(store)) >= count
+    return sum(done >= step for done in running_steps()) >= count
 
 
 class TestStudy:
     pytestmark = needs_ray
 
-    def test_a_node_dies_half_way(self, folder, store, tmp_path):
+    def test_a_node_dies_half_way(self, folder, tmp_path):
         """All runs come to their end, none twice, and all with the numbers of runs in a row."""
         with nodes(1, 1, folder=tmp_path) as started:
             process = cse(grid(folder, seeds="4"), started.address, folder=folder)
-            until(lambda: statuses(store).count("FINISHED") >= 4 and far(store, 2, 10), process)
+            until(lambda: states().count("FINISHED") >= 4 and far(2, 10), process)
             started.kill(0)
             out, err = process.communicate(timeout=600)
         assert process.returncode == 0, err
         (one,) = json.loads(out)["studies"]
-        assert (one["ran"], statuses(store)) == (12, ["FINISHED"] * 12)
-        assert set(times(store).values()) == {1}
+        assert (one["ran"], states()) == (12, ["FINISHED"] * 12)
+        assert set(times().values()) == {1}
         assert "was lost with its node" in err
-        assert "it goes on from the last checkpoint of run" in err
-        for run in store.client.search_runs(list(store.experiments())):
-            steps = [step for step, _ in points(store.client, run.info.run_id, "train/loss")]
+        assert "it resumes from the last checkpoint of run" in err
+        for run in all_runs():
+            steps = [step for step, _ in points(run.run_id, "train/loss")]
             assert steps == [1, *range(10, STEPS + 1, 10)]
         assert not none_left(5)
 
@@ -156,13 +149,13 @@ class TestStudy:
         assert of[0] == of[1]
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-    def test_the_driver_is_stopped(self, number, folder, store, cluster, record_property):
+    def test_the_driver_is_stopped(self, number, folder, cluster, record_property):
         """Five times at a moment of chance: no process is left, no run is RUNNING, and all go on."""
         grid(folder, more='set = ["train.steps=100000"]')
         took = []
         for _ in range(int(os.environ.get("CSE_TEST_STOPS", "1"))):
             process = cse("tiny.toml", cluster.address, folder=folder)
-            until(lambda: len(runs_at_work()) == 2 and far(store, 2, 1), process)
+            until(lambda: len(runs_at_work()) == 2 and far(2, 1), process)
             time.sleep(random.uniform(0, 3))
             began = time.monotonic()
             os.kill(process.pid, number)
@@ -172,12 +165,10 @@ class TestStudy:
             assert not none_left(20)
             took.append(time.monotonic() - began)
             assert "Traceback" not in err
-            assert [run.status for run in list_names()] == ["KILLED"] * 2, err
+            assert states() == ["STOPPED"] * 2, err
         record_property("seconds", [round(seconds, 1) for seconds in took])
         assert max(took) < 20
-        assert set(times(store).values()) == {1}, "the runs went on, and did not start anew"
-        for run in list_names():
-            find(run.run_id).demand_unfinished()
+        assert set(times().values()) == {1}, "the runs went on, and did not start anew"
 
 
 @pytest.mark.usefixtures("loopback")
@@ -229,7 +220,7 @@ class TestExecutor:
         assert len(set(watch.run_ids)) == 1
         told = [text for text in watch.warnings if "process" in text]
         assert "its process was ended by SIGKILL" in told[0]
-        assert "its process told nothing for 40 s and was killed; it goes on from the last checkpoint" in told[1]
+        assert "its process told nothing for 40 s and was killed; it resumes from the last checkpoint" in told[1]
 
     def test_two_processes_share_a_run_of_one_node(self, file, tmp_path):
         with nodes(1, 2, folder=tmp_path) as started:
@@ -258,7 +249,7 @@ class TestExecutor:
             executor.wait()
             assert (executor.slots, future.done()) == (3, False)
             executor.close(cancel=True)
-        assert [run.status for run in list_names()] in ([], ["KILLED"])
+        assert states() in ([], ["STOPPED"])
 
     def test_a_node_that_does_not_see_the_state_directory(self, cluster, monkeypatch):
         from cse_cli.jobs import cluster as module

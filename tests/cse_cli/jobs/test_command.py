@@ -4,51 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from cse_cli.core.results import Result
-from cse_cli.tracking.store import Store
+from cse_cli.runs.index import read_run
+from cse_cli.runs.record import read_recipe
 from cse_cli.training.trainer import Stepper, Taken
+from tests.cse_cli.jobs.commands import results
+from tests.cse_cli.jobs.conftest import Run
 from tests.cse_cli.jobs.running import cse
-from tests.cse_cli.tracking.stores import fresh_store
-from tests.shrunken import Small, recipe
-
-Run = Callable[..., tuple[int, str, str]]
-
+from tests.records import only_run, states
+from tests.shrunken import recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
-
-
-@pytest.fixture
-def file(folder: Path, parts: Small) -> str:
-    return recipe(folder, parts).name
-
-
-@pytest.fixture
-def store(home: Path) -> Store:
-    return fresh_store(home)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return lambda *arguments: cse("run", *map(str, arguments), "--device", "cpu", capsys=capsys)
-
-
-def results(out: str) -> list[Result]:
-    """Return what `--json` printed; fails if stdout holds anything else."""
-    document = json.loads(out)
-    assert set(document) == {"schema_version", "results"}
-    assert document["schema_version"] == 1
-    return [Result.model_validate(one) for one in document["results"]]
-
-
-def statuses(store: Store) -> list[str]:
-    found = store.client.search_runs(list(store.experiments()), order_by=["attribute.start_time ASC"])
-    return [one.info.status for one in found]
 
 
 def throw(error: Exception) -> Callable[..., Taken]:
@@ -62,7 +32,7 @@ def throw(error: Exception) -> Callable[..., Taken]:
 
 
 @pytest.mark.parametrize(("asked", "seeds"), [("2", [0, 1]), ("1,5,7", [1, 5, 7]), ("9,", None), ("1", [0])])
-def test_seeds(asked, seeds, file, run, store):
+def test_seeds(asked, seeds, file, run):
     code, out, err = run(file, "--seeds", asked, "--json")
     if seeds is None:
         assert (code, out) == (2, "")
@@ -72,9 +42,8 @@ def test_seeds(asked, seeds, file, run, store):
     assert (code, [one.seed for one in found]) == (0, seeds)
     assert len({one.last_state for one in found}) == len(seeds)
     assert len({one.recipe_hash for one in found}) == 1
-    recorded = [store.client.get_run(one.run_id).data for one in found]
-    assert [one.params["train.seed"] for one in recorded] == [one.tags["cse.seed"] for one in recorded]
-    assert [int(one.tags["cse.seed"]) for one in recorded] == seeds
+    assert [read_run(str(one.run_id)).about.seed for one in found] == seeds
+    assert [read_recipe(str(one.run_id))["train"]["seed"] for one in found] == seeds
 
 
 @pytest.mark.parametrize(
@@ -100,7 +69,7 @@ def test_refused(options, says, file, run, home, capsys):
     assert (code, out) == (2, "")
     assert says in err
     assert "Traceback" not in err
-    assert not (home / "mlflow.db").exists()
+    assert not (home / "runs").exists()
 
 
 def test_no_recipe_is_named(run, home):
@@ -110,33 +79,32 @@ def test_no_recipe_is_named(run, home):
     assert not home.exists()
 
 
-def test_one_seed_and_an_override_are_the_recipe_s_own(file, run, store):
+def test_one_seed_and_an_override_are_the_recipe_s_own(file, run):
     _, out, _ = run(file, "--seed", "9", "--set", "train.steps=2", "--json")
     (one,) = results(out)
     assert (one.seed, one.steps) == (9, 2)
-    resolved = store.client.get_run(one.run_id).data.params
-    assert (resolved["train.seed"], resolved["train.steps"]) == ("9", "2")
+    train = read_recipe(str(one.run_id))["train"]
+    assert (train["seed"], train["steps"]) == (9, 2)
 
 
-def test_without_a_seed_the_recipe_s_own_counts(file, run, store):
+def test_without_a_seed_the_recipe_s_own_counts(file, run):
     _, out, _ = run(file, "--json")
     assert [one.seed for one in results(out)] == [3]
 
 
-def test_a_name_tags_and_an_experiment(file, run, store):
+def test_a_name_tags_and_an_experiment(file, run):
     labels = ["--name", "baseline", "--tag", "for=the paper", "--tag", "draft=2", "--experiment", "thesis/one"]
     _, out, _ = run(file, *labels, "--json")
     (one,) = results(out)
-    recorded = store.client.get_run(one.run_id)
-    assert recorded.info.run_name == "baseline"
-    assert (recorded.data.tags["for"], recorded.data.tags["draft"]) == ("the paper", "2")
-    assert store.client.get_experiment(recorded.info.experiment_id).name == "thesis/one"
+    about = read_run(str(one.run_id)).about
+    assert (about.name, about.group) == ("baseline", "thesis/one")
+    assert about.tags == {"for": "the paper", "draft": "2"}
 
     _, out, _ = run(file, "--name", "two", "--seeds", "2", "--set", "train.steps=2", "--json")
-    recorded = [store.client.get_run(one.run_id) for one in results(out)]
-    assert [one.info.run_name for one in recorded] == ["two: small seed 0", "two: small seed 1"]
-    assert {store.client.get_experiment(one.info.experiment_id).name for one in recorded} == {"small"}
-    assert [one.data.tags["cse.set"] for one in recorded] == ["train.steps=2"] * 2
+    recorded = [read_run(str(one.run_id)).about for one in results(out)]
+    assert [about.name for about in recorded] == ["two: small seed 0", "two: small seed 1"]
+    assert {about.group for about in recorded} == {"small"}
+    assert [about.changes for about in recorded] == [("train.steps=2",)] * 2
 
 
 @pytest.mark.parametrize(
@@ -152,13 +120,13 @@ def test_tags_that_cannot_be(tag, says, file, home, capsys):
     code, out, err = cse("run", file, "--tag", tag, capsys=capsys)
     assert (code, out) == (2, "")
     assert says in err
-    assert not (home / "mlflow.db").exists()
+    assert not (home / "runs").exists()
 
 
 # What is printed.
 
 
-def test_tables_on_stdout_progress_on_stderr(file, run, store):
+def test_tables_on_stdout_progress_on_stderr(file, run):
     code, out, err = run(file, "--seeds", "2", "--set", "evaluate.untrained=true")
     rows = out.split("\n")
     assert code == 0
@@ -176,14 +144,21 @@ def test_tables_on_stdout_progress_on_stderr(file, run, store):
     assert "\n  cse leaderboard" in err
 
 
-def test_quiet_prints_results_alone(file, run, store):
+def test_quiet_prints_results_alone(file, run):
     code, out, err = run(file, "-q")
     assert (code, err) == (0, "")
     assert out.startswith("small · ")
 
 
+def test_one_experiment_named_twice_is_one_run(file, folder, run):
+    (folder / "copy.toml").write_text((folder / file).read_text())
+    code, out, _ = run(file, file, "copy.toml", "--json")
+    assert (code, len(results(out))) == (0, 1)
+    assert states() == ["FINISHED"]
+
+
 @pytest.mark.exhaustive
-def test_two_files_of_one_name_are_two_tables(folder, parts, run, store):
+def test_two_files_of_one_name_are_two_tables(folder, parts, run):
     (folder / "other").mkdir()
     first, second = recipe(folder, parts), recipe(folder / "other", parts, steps=2)
     _, out, _ = run(first, second)
@@ -191,7 +166,7 @@ def test_two_files_of_one_name_are_two_tables(folder, parts, run, store):
     assert "mean ± std" not in out
 
 
-def test_untrained_scores(file, run, store):
+def test_untrained_scores(file, run):
     _, out, _ = run(file, "--set", "evaluate.untrained=true", "--json")
     (one,) = results(out)
     assert one.untrained["dev"]["spearman"] == one.curve[0]
@@ -233,24 +208,24 @@ def test_all_recipes_are_checked_before_the_first_starts(file, folder, run, home
     assert not home.exists()
 
 
-def test_one_that_fails_does_not_stop_the_others(file, folder, run, store):
+def test_one_that_fails_does_not_stop_the_others(file, folder, run):
     (folder / "bad.toml").write_text('extends = "small.toml"\n[encoders.online]\nmodel = "/no/such/model"\n')
     code, out, err = run("bad.toml", file, "--json")
     assert code == 3
     assert [one.recipe for one in results(out)] == ["small"]
     assert "error: run 1 of 2: bad seed 3: " in err
     assert "/no/such/model" in err
-    assert statuses(store) == ["FINISHED"]
+    assert states() == ["FINISHED"]
 
 
-def test_a_failure_alone_is_one_message(file, run, store):
+def test_a_failure_alone_is_one_message(file, run):
     code, out, err = run(file, "--set", "encoders.online.model=/no/such/model", "--json")
     assert (code, out) == (3, "")
     assert err.count("error:") == 1
-    assert statuses(store) == []
+    assert states() == []
 
 
-def test_text_longer_than_the_model_takes_is_refused(file, run, store):
+def test_text_longer_than_the_model_takes_is_refused(file, run):
     code, _, err = run(file, "--set", "data.max_length=100")
     assert code == 2
     assert "data.max_length = 100, but encoder 'online' takes at most 64 tokens" in err
@@ -264,21 +239,21 @@ def test_text_longer_than_the_model_takes_is_refused(file, run, store):
         (lambda *_: torch.empty(10**14), "this machine has no 400,000.0 GB of memory, asked for at once"),
     ],
 )
-def test_memory_that_is_not_there_is_a_message(take, said, file, run, store, monkeypatch):
+def test_memory_that_is_not_there_is_a_message(take, said, file, run, monkeypatch):
     monkeypatch.setattr(Stepper, "take", take)
     code, out, err = run(file)
     assert (code, out) == (1, "")
     assert f"{said}\n  → lower train.batch_size" in err
     assert "Traceback" not in err
-    assert statuses(store) == ["FAILED"]
+    assert states() == ["FAILED"]
 
 
-# Taking a run up again.
+# Resuming.
 
 
 @pytest.fixture
-def killed(file: str, run: Run, store: Store, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Stop a run by Ctrl-C before its third step; return its id."""
+def stopped(file: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Stop a run by Ctrl-C before its third step; return its ID."""
     take = Stepper.take
 
     def stopping(self: Stepper, done: int, *rest: Any) -> Taken:
@@ -289,102 +264,123 @@ def killed(file: str, run: Run, store: Store, monkeypatch: pytest.MonkeyPatch) -
     with monkeypatch.context() as patched:
         patched.setattr(Stepper, "take", stopping)
         code, out, err = run(file, "--seed", "8")
-    (one,) = store.client.search_runs(list(store.experiments()))
-    run_id = str(one.info.run_id)
+    one = only_run()
     assert (code, out) == (130, "")
-    assert err.rstrip().split("\n")[-1] == f"stopped; go on with: cse run --resume {run_id[:8]}"
-    assert one.info.status == "KILLED"
-    return run_id
+    assert err.rstrip().split("\n")[-1].endswith(f"cse run --resume {one.about.short}")
+    assert one.state == "STOPPED"
+    return one.run_id
 
 
-def test_ctrl_c_before_the_first_step_leaves_nothing_to_resume(file, run, store, home, monkeypatch):
+def test_ctrl_c_before_the_first_step_is_resumed_too(file, run, monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cse_cli.training.run.record_inputs", interrupted)
-    code, _, err = run(file)
+    with monkeypatch.context() as patched:
+        patched.setattr("cse_cli.training.run.record_inputs", interrupted)
+        code, _, err = run(file)
     assert code == 130
-    assert err.rstrip().endswith("stopped before the first step")
     assert "Traceback" not in err
-    assert statuses(store) == ["KILLED"]
+    before = only_run()
+    assert before.state == "LOST"
+    assert run(file)[0] == 0
+    after = only_run()
+    assert (after.run_id, after.state) == (before.run_id, "FINISHED")
+    assert (after.about.path / "environment.json").exists()
 
 
-def test_a_resumed_run_ends_like_an_unbroken_one(killed, file, run, store):
-    code, out, err = run("--resume", killed[:6], "--json")
+def test_a_resumed_run_ends_like_an_unbroken_one(stopped, file, run):
+    code, out, err = run("--resume", stopped[:6], "--json")
     (resumed,) = results(out)
     assert code == 0
-    assert "seed 8, going on after step 2" in err
-    _, out, _ = run(file, "--seed", "8", "--json")
+    assert "going on after step 2" in err
+    _, out, _ = run(file, "--seed", "8", "--again", "--json")
     (whole,) = results(out)
-    same = {"finished", "seconds", "sentences_per_second", "speed", "run_id"}
+    same = {"finished", "started", "seconds", "sentences_per_second", "speed", "run_id"}
     assert resumed.model_dump(exclude=same) == whole.model_dump(exclude=same)
-    assert resumed.run_id == killed
-    assert statuses(store) == ["FINISHED", "FINISHED"]
+    assert resumed.run_id == stopped != whole.run_id
+    assert states() == ["FINISHED", "FINISHED"]
 
 
-def test_a_run_whose_model_is_another_now_does_not_go_on(killed, run, store, monkeypatch):
-    monkeypatch.setattr("cse_cli.training.run.weights_sha256", lambda folder: "ab" * 32)
-    code, out, err = run("--resume", killed)
+def test_the_same_command_resumes_too(stopped, file, run):
+    code, out, err = run(file, "--seed", "8", "--json")
+    assert (code, [one.run_id for one in results(out)]) == (0, [stopped])
+    assert "going on after step 2" in err
+    assert states() == ["FINISHED"]
+
+
+def test_resume_of_a_finished_run_shows_its_result(stopped, run):
+    _, first, _ = run("--resume", stopped, "--json")
+    code, again, err = run("--resume", stopped, "--json")
+    assert (code, again) == (0, first)
+    assert f"run {stopped[:8]} of " in err
+    assert states() == ["FINISHED"]
+
+
+def test_resume_takes_the_named_run_and_no_other(stopped, file, run):
+    """Another run of the same experiment and seed is finished."""
+    _, out, _ = run(file, "--seed", "8", "--again", "--json")
+    assert results(out)[0].run_id != stopped
+    code, out, _ = run("--resume", stopped, "--json")
+    assert (code, results(out)[0].run_id) == (0, stopped)
+    assert states() == ["FINISHED", "FINISHED"]
+
+
+def test_resume_of_a_finished_run_whose_result_is_damaged(stopped, home, run):
+    run("--resume", stopped)
+    (home / "runs" / stopped / "result.json").write_text("{}")
+    code, out, err = run("--resume", stopped)
     assert (code, out) == (2, "")
-    assert f"the weights that run {killed[:8]} started from are no longer those that it notes" in err
-    assert statuses(store) == ["KILLED"]
+    assert stopped[:8] in err
+    assert "result.json" in err
+    assert "Traceback" not in err
 
 
-def test_a_finished_run_is_not_resumed(killed, run):
-    run("--resume", killed)
-    code, out, err = run("--resume", killed)
-    assert (code, out) == (2, "")
-    assert err == f"error: run {killed[:8]} is finished\n  → `cse runs show {killed[:8]}` shows its scores\n"
-
-
-def test_changed_settings_are_named_with_both_values(killed, file, run, store):
+def test_changed_settings_are_named_with_both_values(stopped, file, run):
     code, out, err = run(
-        file, "--resume", killed, "--set", "train.learning_rate=0.5", "--set", "losses.info_nce.temperature=0.2",
+        file, "--resume", stopped, "--set", "train.learning_rate=0.5", "--set", "losses.info_nce.temperature=0.2",
         "--set", "title=Other",
     )  # fmt: skip
     assert (code, out) == (2, "")
-    assert err == (
-        f"error: run {killed[:8]} cannot go on with changed settings:\n"
-        "  train.learning_rate: 3e-05 → 0.5\n"
-        "  losses.info_nce.temperature: 0.05 → 0.2\n"
-        "  → put them back, or start a new run without --resume\n"
-    )
-    assert statuses(store) == ["KILLED"]
+    lines = err[err.index("error: ") :].split("\n")
+    assert f"cannot resume run {stopped[:8]}" in lines[0]
+    assert lines[1:3] == ["  train.learning_rate: 3e-05 → 0.5", "  losses.info_nce.temperature: 0.05 → 0.2"]
+    assert lines[3].startswith("  → ")
+    assert states() == ["STOPPED"]
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("how", [["--seed", "9"], ["--set", "train.seed=9"]])
 @pytest.mark.parametrize("named", [True, False])
-def test_another_seed_is_a_changed_setting(killed, file, run, how, named):
-    code, _, err = run(*([file] if named else []), "--resume", killed, *how)
+def test_another_seed_is_a_changed_setting(stopped, file, run, how, named):
+    code, _, err = run(*([file] if named else []), "--resume", stopped, *how)
     assert code == 2
     assert "  train.seed: 8 → 9\n" in err
 
 
 @pytest.mark.exhaustive
-def test_prose_may_change(killed, file, run):
-    code, out, _ = run(file, "--resume", killed, "--set", "title=Other", "--set", "description=more", "--json")
+def test_prose_may_change(stopped, file, run):
+    code, out, _ = run(file, "--resume", stopped, "--set", "title=Other", "--set", "description=more", "--json")
     (one,) = results(out)
     assert (code, one.title, one.recipe, one.seed) == (0, "Other", "small", 8)
 
 
-def test_a_resumed_run_needs_no_recipe_file(killed, file, folder, run):
+def test_a_resumed_run_needs_no_recipe_file(stopped, file, folder, run):
     (folder / file).unlink()
-    code, out, _ = run("--resume", killed, "--json")
+    code, out, _ = run("--resume", stopped, "--json")
     assert (code, results(out)[0].recipe) == (0, "small")
 
 
 @pytest.mark.parametrize("more", [["--seeds", "3"], ["other.toml"]])
-def test_resume_takes_up_one_run(more, killed, file, run):
-    code, _, err = run(file, *more, "--resume", killed)
+def test_resume_takes_one_run(more, stopped, file, run):
+    code, _, err = run(file, *more, "--resume", stopped)
     assert code == 2
     assert "--resume takes one run" in err
 
 
-def test_an_unknown_run_id(killed, run):
-    wrong = killed[:6] + ("0" if killed[6] != "0" else "1") + killed[7]
+def test_an_unknown_run_id(stopped, run):
+    wrong = stopped[:6] + ("0" if stopped[6] != "0" else "1") + stopped[7]
     code, _, err = run("--resume", wrong)
     assert code == 2
-    assert f"no run with an id starting with '{wrong}'" in err
-    assert f"Did you mean '{killed[:8]}'?" in err
+    assert f"'{wrong}'" in err
+    assert f"Did you mean '{stopped[:8]}'?" in err
     assert "`cse runs ls`" in err

@@ -14,9 +14,8 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous.utils import _PeriodicTimer
 
 from cse_cli.jobs.distributed import _end_rendezvous
-from cse_cli.tracking.store import Store
-from tests.cse_cli.jobs.commands import CSE, below, ended, gone, ranks, results, running, statuses, step, until
-from tests.cse_cli.tracking.stores import fresh_store
+from tests.cse_cli.jobs.commands import CSE, below, ended, gone, ranks, results, running, step, until
+from tests.records import only_run, states
 from tests.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
@@ -31,19 +30,14 @@ def file(tmp_path: Path) -> Path:
     return recipe(tmp_path, small(tmp_path), steps=20_000, evaluate_every=0, checkpoint_every=20)
 
 
-@pytest.fixture
-def store(home: Path) -> Store:
-    return fresh_store(home)
-
-
 def two(file: Path, *more: str, **environment: str):
     return running(*CSE, "run", file, "--device", "cpu", "--processes", 2, "--json", *more, folder=file.parent)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_rank(rank, file, store):
+def test_a_killed_rank(rank, file):
     with two(file) as process:
-        until(lambda: step(store) >= 40, process)
+        until(lambda: step() >= 40, process)
         both = ranks(process)
         assert sorted(both) == [0, 1]
         everything = below(process)
@@ -52,7 +46,7 @@ def test_a_killed_rank(rank, file, store):
         code, out, err = ended(process)
         took = time.monotonic() - began
         assert gone(everything)
-    (run,) = store.client.search_runs(list(store.experiments()))
+    run = only_run()
     lines = err.rstrip().split("\n")
     assert (code, out) == (1, ""), err
     assert took < SECONDS, took
@@ -60,15 +54,15 @@ def test_a_killed_rank(rank, file, store):
     assert [line for line in lines if line.startswith("error:")] == [
         f"error: {said}; the kernel does so where memory runs out"
     ]
-    assert lines[-1] == f"  → go on with: cse run --resume {run.info.run_id[:8]}"
+    assert lines[-1] == f"  → go on with: cse run --resume {run.about.short}"
     assert "Traceback" not in err
     if rank == 0:
-        assert run.info.status == "RUNNING"  # nobody was left to say so; `cse runs` finds it by its process
+        assert run.state == "LOST"
     else:
-        assert run.info.status in ("FAILED", "KILLED")
+        assert run.state in ("FAILED", "STOPPED")
 
     with running(
-        *CSE, "run", "--resume", run.info.run_id[:8], "--device", "cpu", "--processes", 2, folder=file.parent
+        *CSE, "run", "--resume", run.about.short, "--device", "cpu", "--processes", 2, folder=file.parent
     ) as again:
         heard = ""
         while "going on after step" not in heard:
@@ -78,7 +72,7 @@ def test_a_killed_rank(rank, file, store):
         assert int(heard.rpartition("going on after step ")[2]) >= 20
 
 
-def test_a_loss_that_is_no_number(file, store):
+def test_a_loss_that_is_no_number(file):
     with two(file, "--set", "train.learning_rate=1e30", "--set", "train.clip_norm=0") as process:
         everything = ranks(process)
         code, out, err = ended(process)
@@ -88,31 +82,31 @@ def test_a_loss_that_is_no_number(file, store):
     assert "error: the loss is nan at step" in err or "error: the loss is inf at step" in err
     assert err.rstrip().endswith("→ lower train.learning_rate, raise the temperature, or use precision = 'fp32'")
     assert "Traceback" not in err
-    assert statuses(store) == ["FAILED"]
+    assert states() == ["FAILED"]
 
 
-def test_what_is_missing_has_the_exit_code_of_a_single_run(file, store):
+def test_what_is_missing_has_the_exit_code_of_a_single_run(file):
     with two(file, "--set", "encoders.online.model=/no/such/model") as process:
         code, out, err = ended(process)
     assert (code, out) == (3, ""), err
     assert err.count("error:") == 1
     assert "/no/such/model" in err
-    assert statuses(store) == []
+    assert states() == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_asked_to_stop(number, code, file, store):
+def test_asked_to_stop(number, code, file):
     with two(file) as process:
-        until(lambda: step(store) >= 40, process)
+        until(lambda: step() >= 40, process)
         everything = below(process)
         os.killpg(process.pid, number)  # as a terminal does: the ranks are in sessions of their own
         found, out, err = ended(process)
         assert gone(everything)
-    (run,) = store.client.search_runs(list(store.experiments()))
+    run = only_run()
     assert (found, out) == (code, ""), err
-    assert err.rstrip().split("\n")[-1] == f"stopped; go on with: cse run --resume {run.info.run_id[:8]}"
+    assert err.rstrip().split("\n")[-1] == f"stopped; go on with: cse run --resume {run.about.short}"
     assert "Traceback" not in err
-    assert run.info.status == "KILLED"
+    assert run.state == "STOPPED"
 
 
 def test_a_signal_leaves_no_thread_that_only_its_own_garbage_collection_would_end():
@@ -132,20 +126,20 @@ def test_a_signal_leaves_no_thread_that_only_its_own_garbage_collection_would_en
     assert name not in [thread.name for thread in threading.enumerate()]
 
 
-def test_ranks_end_with_their_parent(file, store):
+def test_ranks_end_with_their_parent(file):
     with two(file) as process:
-        until(lambda: step(store) >= 40, process)
+        until(lambda: step() >= 40, process)
         everything = below(process)
         assert len(everything) >= 2
         process.kill()
         assert gone(everything)
-    assert statuses(store) == ["KILLED"]
+    assert states() == ["STOPPED"]
 
 
-def test_a_rank_that_waits_for_ever_ends_itself(file, store):
+def test_a_rank_that_waits_for_ever_ends_itself(file):
     """As in a collective of NCCL: a stopped process keeps its connections, so that nothing breaks the others' wait."""
     with two(file) as process:
-        until(lambda: step(store) >= 40, process)
+        until(lambda: step() >= 40, process)
         both, everything = ranks(process), below(process)
         both[1].suspend()
         time.sleep(1)  # rank 0 waits for it by now
@@ -157,11 +151,11 @@ def test_a_rank_that_waits_for_ever_ends_itself(file, store):
     assert (code, out) == (143, ""), err
 
 
-def test_the_result_is_that_of_the_command_alone(file, store):
+def test_the_result_is_that_of_the_command_alone(file):
     short = ["--set", "train.steps=5", "--seeds", "2"]
     with two(file, *short) as process:
         code, out, err = ended(process)
     assert code == 0, err
     assert [one.seed for one in results(out)] == [0, 1]
     assert all(one.steps == 5 for one in results(out))
-    assert statuses(store) == ["FINISHED", "FINISHED"]
+    assert states() == ["FINISHED", "FINISHED"]

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cse_cli.core.run_folder import find, is_finished, log_of
-from cse_cli.tracking.reader import list_names
 
 from cse_cli.core.console import Pruned, RunInfo, SilentObserver
 from cse_cli.core.results import Result
 from cse_cli.jobs.executor import PATIENCE_SECONDS, Executor, LocalExecutor, SerialExecutor, as_ended
 from cse_cli.recipe.load import load
+from cse_cli.runs.index import read_run
+from cse_cli.runs.record import log_of
 from cse_cli.training.build import Job
 from registry.errors import CseError, MissingError, RunFailedError
 from tests.cse_cli.jobs.commands import gone, runs
+from tests.records import states
 from tests.shrunken import recipe, small
 
 Act = Callable[[int], None]
@@ -57,7 +58,8 @@ def file(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def job(file: Path, *overrides: str, seed: int = 3) -> Job:
-    return Job(load(str(file), [f"train.seed={seed}", *overrides]), seed, "cpu")
+    """Return a job that trains also if the same run is finished."""
+    return Job(load(str(file), [f"train.seed={seed}", *overrides]), seed, "cpu", again=True)
 
 
 def ended(executor: Executor, future: Future[Result]) -> Future[Result]:
@@ -136,7 +138,7 @@ class TestLocalExecutor:
             pruned = ended(executor, executor.submit(job(file), watch)).exception()
             assert isinstance(pruned, Pruned)
             assert watch.steps == [0, 10, 20]
-            assert is_finished(watch.run_ids[0])
+            assert read_run(watch.run_ids[0]).state == "PRUNED"
             before = [one.pid for one in processes()]
             failed = ended(executor, executor.submit(job(file, "encoders.online.model=/no"), Watch())).exception()
             assert isinstance(failed, MissingError)
@@ -154,7 +156,7 @@ class TestLocalExecutor:
             result = ended(executor, executor.submit(job(file), watch)).result()
         assert len(set(watch.run_ids)) == 1
         assert watch.done == [0, 10, 10]
-        died = "small seed 3: its process was ended by SIGKILL; the kernel does so where memory runs out; it goes on"
+        died = "small seed 3: its process was ended by SIGKILL; the kernel does so where memory runs out; it resumes"
         said = f"{died} from the last checkpoint of run {watch.run_ids[0][:8]}"
         assert [text for text in watch.warnings if "process" in text] == [said] * 2
         with SerialExecutor() as executor:
@@ -187,9 +189,9 @@ class TestLocalExecutor:
             assert isinstance(error, RunFailedError)
             assert "was ended by SIGKILL" in error.message
             assert f"2 times in all; its log: {log_of(watch.run_ids[0])}" in error.message
-            assert error.next_action == f"go on with: cse run --resume {watch.run_ids[0][:8]}"
+            assert error.next_action == f"resume it: cse run --resume {watch.run_ids[0][:8]}"
             assert ended(executor, good).result().seed == 4
-        assert find(watch.run_ids[0]).run_id == watch.run_ids[0]
+        assert read_run(watch.run_ids[0]).state == "LOST"
 
     def test_a_process_that_hangs_is_killed(self, file):
         hung: list[psutil.Process] = []
@@ -210,7 +212,7 @@ class TestLocalExecutor:
             assert ended(executor, executor.submit(job(file), watch)).result().steps == 40
         assert watch.done == [0, 10]
         (told,) = (text for text in watch.warnings if "process" in text)
-        assert "its process told nothing for 2 s and was killed; it goes on from the last checkpoint" in told
+        assert "its process told nothing for 2 s and was killed; it resumes from the last checkpoint" in told
 
     def test_left_by_an_error_all_runs_are_stopped_and_can_go_on(self, file):
         workers: list[psutil.Process] = []
@@ -231,9 +233,7 @@ class TestLocalExecutor:
         for future in futures:
             with pytest.raises(CancelledError):
                 future.result(0)
-        assert sorted(run.status for run in list_names()) == ["KILLED", "KILLED"]
-        for watch in watches:
-            find(watch.run_ids[0]).demand_unfinished()
+        assert states() == ["STOPPED", "STOPPED"]
 
     def test_an_error_of_ours_is_told_with_its_log(self, file):
         broken = job(file)

@@ -6,13 +6,13 @@ import json
 import shutil
 
 import pytest
-from cse_cli.core.run_folder import find
 
 from cse_cli.core.console import SilentObserver
 from cse_cli.data.pack import archive_names, unpack_archive, write_archive
 from cse_cli.data.requirements import fetch
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import merged_requirements
+from cse_cli.runs.record import read_about
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from registry import hub, models
@@ -95,8 +95,9 @@ def test_commits_are_recorded_and_a_second_run_asks_nothing(world):
         "dataset someone/pairs": server.repos["datasets", "someone/pairs"].main,
     }
     server.log.clear()
-    second = execute(job(recipe), SilentObserver())
+    second = execute(job(recipe, again=True), SilentObserver())
     assert server.log == []
+    assert second.run_id != first.run_id
     assert (second.scores, second.commits, second.last_state) == (first.scores, first.commits, first.last_state)
 
 
@@ -105,15 +106,14 @@ def test_a_run_is_taken_up_with_its_own_commits(world):
     whole = execute(job(recipe), SilentObserver())
     stopped = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        execute(job(recipe), stopped)
-    folder = find(stopped.run_id)
-    assert folder.commits == whole.commits
+        execute(job(recipe, again=True), stopped)
+    assert read_about(stopped.run_id).commits == whole.commits
     config = server.content / "models/someone/bert/config.json"  # the owner publishes something else
     config.write_text(config.read_text().replace("{", '{"note": "new",', 1))
     server.load()
     models.locate("someone/bert", force=True)
     assert hub.used()["model someone/bert"] != whole.commits["model someone/bert"]
-    resumed = execute(job(recipe, resume=folder), SilentObserver())
+    resumed = execute(job(recipe, resume=stopped.run_id), SilentObserver())
     assert resumed.commits == whole.commits
     assert resumed.last_state == whole.last_state
 
@@ -146,5 +146,5 @@ def test_an_archive_takes_a_run_to_a_machine_without_internet(world, tmp_path, m
         fetch(merged_requirements([load(recipe).recipe]), lambda *_: None)
     unpack_archive(tmp_path / "r.tar", lambda *_: None)
     server.log.clear()
-    assert execute(job(recipe), SilentObserver()).last_state == expected.last_state
+    assert execute(job(recipe, again=True), SilentObserver()).last_state == expected.last_state
     assert server.log == []

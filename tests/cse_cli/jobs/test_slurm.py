@@ -12,9 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from cse_cli.tracking.store import Store
 from tests.cse_cli.recipe.tiny_study import grid, runs, times
-from tests.cse_cli.tracking.stores import fresh_store
 from tests.ports import unused_port
 from tests.shrunken import recipe, small
 
@@ -72,11 +70,6 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-@pytest.fixture
-def store(home: Path) -> Store:
-    return fresh_store(home)
-
-
 def batch_file(folder: Path, heading: str, **changes: str) -> Path:
     """Write the batch file that stands below a heading of the page, less its demand for GPUs."""
     text = PAGE.read_text(encoding="utf-8").partition(f"## {heading}\n")[2]
@@ -116,7 +109,7 @@ def under_slurm(command: str, work: Path) -> str:
     return written
 
 
-def test_a_study_on_a_ray_cluster_that_the_batch_file_starts(tmp_path, store):
+def test_a_study_on_a_ray_cluster_that_the_batch_file_starts(tmp_path):
     recipe(tmp_path, small(tmp_path), steps=20, evaluate_every=0)
     study = grid(tmp_path, "[0.05, 0.1]", seeds="2")
     batch_file(
@@ -128,11 +121,11 @@ def test_a_study_on_a_ray_cluster_that_the_batch_file_starts(tmp_path, store):
     )
     written = under_slurm("sbatch --wait job.sh", tmp_path)
     assert "4 runs: 0 finished, 4 to run" in written
-    assert [status for _, _, status, _ in runs(store)] == ["FINISHED"] * 4, written
-    assert set(times(store).values()) == {1}
+    assert [status for _, _, status, _ in runs()] == ["FINISHED"] * 4, written
+    assert set(times().values()) == {1}
 
 
-def test_an_array_of_seeds(tmp_path, store):
+def test_an_array_of_seeds(tmp_path):
     recipe(tmp_path, small(tmp_path), steps=20, evaluate_every=0)
     batch_file(
         tmp_path,
@@ -142,4 +135,4 @@ def test_an_array_of_seeds(tmp_path, store):
         recipe=("mini/simcse_en", "small.toml --device cpu"),
     )
     written = under_slurm("sbatch --wait job.sh", tmp_path)
-    assert [(seed, status) for _, seed, status, _ in runs(store)] == [("0", "FINISHED"), ("1", "FINISHED")], written
+    assert [(seed, status) for _, seed, status, _ in runs()] == [(0, "FINISHED"), (1, "FINISHED")], written

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cse_cli.jobs.driver import sole_driver
-from cse_cli.tracking.store import Store
 
-from cse_cli import tracking
 from cse_cli.core.results import Result
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import StudyOutcome, plan_study
 from cse_cli.jobs.study_view import print_outcomes
 from cse_cli.recipe.load import load
-from cse_cli.training.build import Job
-from cse_cli.training.run import run_tags
 from cse_cli.training.trainer import Stepper, Taken
 from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.recipe.tiny_study import grid, runs, times
-from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import Small, recipe
-
-Run = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
@@ -38,16 +27,6 @@ def folder(folder: Path, parts: Small) -> Path:
     return folder
 
 
-@pytest.fixture
-def store(home: Path) -> Store:
-    return fresh_store(home)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return lambda *arguments: cse("run", *map(str, arguments), "--device", "cpu", capsys=capsys)
-
-
 def studies(out: str) -> list[dict[str, Any]]:
     document = json.loads(out)
     assert document["schema_version"] == 1
@@ -55,7 +34,7 @@ def studies(out: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_cells_and_seeds(folder, run, store):
+def test_cells_and_seeds(folder, run):
     code, out, err = run(grid(folder, "[0.05, 0.1]", seeds="[3, 5]"), "--json")
     (one,) = studies(out)
     assert code == 0
@@ -67,10 +46,8 @@ def test_cells_and_seeds(folder, run, store):
     hashes = [load("small.toml", [f"losses.info_nce.temperature={t}"]).recipe.hash() for t in (0.05, 0.1)]
     assert [cell["hash"] for cell in one["cells"]] == hashes
     rows = [f"tiny/losses.info_nce.temperature={t}/" for t in (0.05, 0.1)]
-    assert runs(store) == [
-        (recipe_hash, seed, "FINISHED", row)
-        for seed in ("3", "5")
-        for recipe_hash, row in zip(hashes, rows, strict=True)
+    assert runs() == [
+        (recipe_hash, seed, "FINISHED", row) for seed in (3, 5) for recipe_hash, row in zip(hashes, rows, strict=True)
     ]
     results = [Result.model_validate(result) for result in one["results"]]
     scores = [r.scores["dev"]["spearman"] for r in results if r.recipe_hash == hashes[0]]
@@ -80,15 +57,15 @@ def test_cells_and_seeds(folder, run, store):
 
 
 @pytest.mark.exhaustive
-def test_what_is_finished_is_not_done_again(folder, run, store):
+def test_what_is_finished_is_not_done_again(folder, run):
     run("small.toml", "--seed", "0", "--set", "losses.info_nce.temperature=0.1")
-    (first,) = times(store)
+    (first,) = times()
     code, out, err = run(grid(folder), "--json")
     assert code == 0
     assert "3 runs: 1 finished, 2 to run" in err
     (one,) = studies(out)
     assert (one["ran"], one["finished_before"]) == (2, 1)
-    assert first in times(store)
+    assert first in times()
 
     code, out, err = run("tiny.toml", "--seeds", "2", "--json")
     (one,) = studies(out)
@@ -99,8 +76,8 @@ def test_what_is_finished_is_not_done_again(folder, run, store):
     assert "6 runs: 6 finished, 0 to run" in err
     assert "run 1 of" not in err
     assert code == 0
-    assert set(times(store).values()) == {1}
-    assert len(times(store)) == 6
+    assert set(times().values()) == {1}
+    assert len(times()) == 6
     lines = [line.split() for line in out.split("\n")]
     assert next(line[:2] for line in lines if "temperature=0.05" in str(line)) == [
         "losses.info_nce.temperature=0.05",
@@ -110,7 +87,7 @@ def test_what_is_finished_is_not_done_again(folder, run, store):
 
 
 @pytest.mark.exhaustive
-def test_cells_of_one_experiment_run_once(folder, run, store):
+def test_cells_of_one_experiment_run_once(folder, run):
     code, out, err = run(grid(folder, "[0.1, 0.05]", more='set = ["losses.info_nce.weight=1.0"]'), "--json")
     assert code == 0
     (folder / "twice.toml").write_text(
@@ -125,10 +102,10 @@ def test_cells_of_one_experiment_run_once(folder, run, store):
     (one,) = studies(out)
     assert [cell["scores"]["dev.spearman"]["n"] for cell in one["cells"]] == [1, 1, 1]
     assert one["cells"][0]["scores"] == one["cells"][1]["scores"]
-    assert runs(store)[-1][3] == "twice/other/"
+    assert runs()[-1][3] == "twice/other/"
 
 
-def test_settings_of_the_command_line_are_of_every_cell_and_what_is_unusual_about_them_is_told(folder, run, store):
+def test_settings_of_the_command_line_are_of_every_cell_and_what_is_unusual_about_them_is_told(folder, run):
     settings = ("--set", "train.steps=2", "--set", "train.warmup_steps=2")
     code, out, err = run(grid(folder, "[0.05]"), *settings, "--seed", "4", "--json")
     assert err.count("warning: train.warmup_steps = 2: in 2 steps the rate never comes to its peak") == 1
@@ -144,7 +121,7 @@ def test_dry_run_builds_and_writes_nothing(folder, run, home):
     assert "3 cells × 2 seeds = 6 runs: 0 finished, 6 to run" in out
     assert "--set losses.info_nce.temperature=0.05" in out
     assert not (home / "runs").exists()
-    assert not (home / "mlflow.db").exists()
+    assert not (home / "runs").exists()
     _, out, _ = run("tiny.toml", "--dry-run", "--json")
     assert [cell["finished"] for cell in studies(out)[0]["cells"]] == [[], [], []]
     assert studies(out)[0]["place"] == "one after another"
@@ -153,7 +130,7 @@ def test_dry_run_builds_and_writes_nothing(folder, run, home):
 
 
 @pytest.mark.exhaustive
-def test_a_cell_that_fails_does_not_stop_the_others(folder, run, store):
+def test_a_cell_that_fails_does_not_stop_the_others(folder, run):
     grid(folder)
     (folder / "fails.toml").write_text(
         '[study]\ntitle = "Fails"\nrecipe = "small.toml"\nseeds = 1\n'
@@ -167,7 +144,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(folder, run, store):
     assert (failure["row"], failure["seed"], failure["exit_code"]) == ("no number", 0, 1)
     assert "loss" in failure["message"]
     assert "error: no number · seed 0: " in err
-    assert [run[2] for run in runs(store)] == ["FAILED", "FINISHED"]
+    assert [run[2] for run in runs()] == ["FAILED", "FINISHED"]
     code, out, err = run("fails.toml")
     assert code == 1
     assert "2 runs: 1 finished, 1 to run" in err
@@ -177,7 +154,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(folder, run, store):
 
 
 @pytest.mark.exhaustive
-def test_an_unfinished_run_is_taken_up(folder, run, store, monkeypatch):
+def test_an_unfinished_run_is_taken_up(folder, run, monkeypatch):
     recipe_file = folder / "small.toml"
     recipe_file.write_text(recipe_file.read_text().replace("steps = 3", "steps = 6"))
     grid(folder, "[0.05, 0.1]")
@@ -195,18 +172,18 @@ def test_an_unfinished_run_is_taken_up(folder, run, store, monkeypatch):
     assert (code, out) == (130, "")
     assert err.rstrip().split("\n")[-1].startswith("stopped in run ")
     assert err.rstrip().endswith("the same command goes on from there: cse run tiny.toml …")
-    assert [one[2] for one in runs(store)] == ["KILLED"]
+    assert [one[2] for one in runs()] == ["STOPPED"]
 
     monkeypatch.setattr(Stepper, "take", take)
     code, out, err = run("tiny.toml", "--json")
     assert code == 0
     assert "going on after step 2" in err
-    assert [one[2] for one in runs(store)] == ["FINISHED", "FINISHED"]
-    assert set(times(store).values()) == {1}
+    assert [one[2] for one in runs()] == ["FINISHED", "FINISHED"]
+    assert set(times().values()) == {1}
 
 
 @pytest.mark.exhaustive
-def test_a_run_that_cannot_go_on_starts_anew(folder, run, store, home, monkeypatch):
+def test_a_run_that_cannot_go_on_starts_anew(folder, run, home, monkeypatch):
     take = Stepper.take
     grid(folder, "[0.05]")
     monkeypatch.setattr(Stepper, "take", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -216,37 +193,15 @@ def test_a_run_that_cannot_go_on_starts_anew(folder, run, store, home, monkeypat
     monkeypatch.setattr(Stepper, "take", take)
     code, _, err = run("tiny.toml")
     assert code == 0
-    assert "cannot go on, so it starts anew: no checkpoint can be used:" in err
-    assert [one[2] for one in runs(store)] == ["FAILED", "FINISHED"]
-
-
-def test_what_another_command_is_at_is_left_out(folder, run, store):
-    loaded = load("small.toml", ["losses.info_nce.temperature=0.05", "train.seed=0"])
-    other = tracking.start("other", {}, run_tags(Job(loaded, 0)))
-    code, out, err = run(grid(folder, "[0.05, 0.1]"), "--json")
-    other.finish("KILLED")
-    (one,) = studies(out)
-    assert (code, one["ran"]) == (0, 1)
-    left = "losses.info_nce.temperature=0.05 · seed 0 is left out: another command is at it"
-    assert f"warning: {left}, as run {other.run_id[:8]}" in err
-    assert [cell["finished"] for cell in one["cells"]] == [[], [0]]
-
-
-def test_one_driver_at_a_time(folder, run, home):
-    with sole_driver("study", "tiny"):
-        code, out, err = run(grid(folder))
-        assert (code, out) == (2, "")
-        assert f"study 'tiny' is being done by process {os.getpid()} on {socket.gethostname()} since 20" in err
-        assert "start it again with more --workers" in err
-    assert not (home / "mlflow.db").exists()
-    assert run("tiny.toml", "--dry-run")[0] == 0
+    assert "cannot be resumed, so a new one starts: no checkpoint can be used:" in err
+    assert [one[2] for one in runs()] == ["FAILED", "FINISHED"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["tiny.toml", "small.toml"], "'small.toml' is not a study, but others here are"),
-        (["tiny.toml", "--resume", "3f"], "a study goes on by itself"),
+        (["tiny.toml", "--resume", "3f"], "a study resumes automatically"),
         (["tiny.toml", "--processes", "2"], "--processes is for single runs"),
         (["tiny.toml", "--seeds", "0"], "--seeds: '0' is not one"),
         (["tiny.toml", "--device", "tpu"], "tpu"),
@@ -261,16 +216,14 @@ def test_refused(arguments, says, folder, home, capsys):
     assert (code, out) == (2, "")
     assert says in err
     assert "Traceback" not in err
-    assert not (home / "mlflow.db").exists()
+    assert not (home / "runs").exists()
 
 
 @pytest.mark.parametrize(
     ("place", "command"),
     [("recipes/mine.toml", "leaderboard --table ifcl/queue_length"), ("mine.toml", "report {path}")],
 )
-def test_a_study_without_a_bare_name_is_set_beside_its_paper_by_its_path(
-    place, command, store, tmp_path, monkeypatch, capsys
-):
+def test_a_study_without_a_bare_name_is_set_beside_its_paper_by_its_path(place, command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / place
     path.parent.mkdir(exist_ok=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cse_cli.tracking.store import Store
-from tests.cse_cli.recipe.tiny_study import grid, runs, times
-from tests.cse_cli.tracking.stores import fresh_store, points
+from cse_cli.runs.index import all_runs, read_run
+from tests.cse_cli.recipe.tiny_study import grid, times
 from tests.forked import Forked
+from tests.records import only_run, points, states
 from tests.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
@@ -25,21 +25,10 @@ STEPS = 150
 ENDLESS = 'set = ["train.steps=100000"]'
 
 
-@pytest.fixture(autouse=True)
-def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the store told of steps ten times a second, not every two seconds: with every sample of the machine."""
-    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     recipe(tmp_path, small(tmp_path), steps=STEPS, evaluate_every=0, checkpoint_every=10)
     return tmp_path
-
-
-@pytest.fixture
-def store(home: Path) -> Store:
-    return fresh_store(home)
 
 
 def cse(study: str, *more: str, folder: Path) -> Forked:
@@ -47,7 +36,7 @@ def cse(study: str, *more: str, folder: Path) -> Forked:
 
 
 def until(holds: Callable[[], bool], *processes: Forked) -> None:
-    """Wait for something that the store shows."""
+    """Wait for something that the records show."""
     last = time.monotonic() + 120
     while time.monotonic() < last:
         if holds():
@@ -60,14 +49,9 @@ def until(holds: Callable[[], bool], *processes: Forked) -> None:
     raise AssertionError("\n".join(told))
 
 
-def statuses(store: Store) -> list[str]:
-    return [status for _, _, status, _ in runs(store)]
-
-
-def step(store: Store, status: str) -> int:
-    """Return the last step recorded of a run with this status; 0 where there is none."""
-    found = store.client.search_runs(list(store.experiments()), f"attributes.status = '{status}'")
-    recorded = [points(store.client, run.info.run_id, "train/loss") for run in found]
+def step() -> int:
+    """Return the last recorded step of a running run; 0 if there is none."""
+    recorded = [points(run.run_id, "train/loss") for run in all_runs() if run.state == "RUNNING"]
     return max((one[-1][0] for one in recorded if one), default=0)
 
 
@@ -76,13 +60,13 @@ def ended(process: Forked) -> tuple[int, dict, str]:
     return process.returncode, json.loads(out)["studies"][0], err
 
 
-def test_killed_half_way_and_run_again(folder, store):
+def test_killed_half_way_and_run_again(folder):
     """What is finished is not computed again; the run that was cut off goes on; the rest is done."""
     killed = cse(grid(folder, more='set = ["train.steps=400"]'), folder=folder)
-    until(lambda: statuses(store) == ["FINISHED", "RUNNING"] and step(store, "RUNNING") >= 30, killed)
+    until(lambda: states() == ["FINISHED", "RUNNING"] and step() >= 30, killed)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
-    before = store.client.search_runs(list(store.experiments()), "attributes.status = 'FINISHED'")[0].info
+    (before,) = [run for run in all_runs() if run.state == "FINISHED"]
 
     code, again, err = ended(cse("tiny.toml", folder=folder))
 
@@ -90,44 +74,31 @@ def test_killed_half_way_and_run_again(folder, store):
     assert "3 cells × 1 seed = 3 runs: 1 finished, 2 to run" in err
     assert again["ran"] == 2
     assert err.count("going on after step") == 1
-    assert statuses(store) == ["FINISHED"] * 3
-    assert set(times(store).values()) == {1}
-    after = store.client.get_run(before.run_id).info
-    assert (after.start_time, after.end_time) == (before.start_time, before.end_time)
+    assert states() == ["FINISHED"] * 3
+    assert set(times().values()) == {1}
+    after = read_run(before.run_id)
+    assert (after.started, after.ended) == (before.started, before.ended)
     assert [cell["finished"] for cell in again["cells"]] == [[0]] * 3
 
 
-def test_a_second_driver_is_refused(folder, store):
-    first = cse(grid(folder, "[0.05]", more=ENDLESS), folder=folder)
-    until(lambda: step(store, "RUNNING") >= 20, first)
-    out, err = (second := cse("tiny.toml", folder=folder)).communicate(timeout=60)
-    assert (second.returncode, out) == (2, "")
-    assert f"study 'tiny' is being done by process {first.pid} on " in err
-    before = step(store, "RUNNING")
-    until(lambda: step(store, "RUNNING") > before, first)
-    first.send_signal(signal.SIGINT)
-    first.communicate(timeout=60)
-    assert (first.returncode, statuses(store)) == (130, ["KILLED"])
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_asked_to_stop(number, code, folder, store):
+def test_asked_to_stop(number, code, folder):
     process = cse(grid(folder, more=ENDLESS), folder=folder)
-    until(lambda: step(store, "RUNNING") >= 20, process)
+    until(lambda: step() >= 20, process)
     os.killpg(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (code, ""), err
-    (run,) = store.client.search_runs(list(store.experiments()))
-    last = f"stopped in run {run.info.run_id[:8]}; the same command goes on from there: cse run tiny.toml …"
+    run = only_run()
+    last = f"stopped in run {run.about.short}; the same command goes on from there: cse run tiny.toml …"
     assert err.rstrip().split("\n")[-1] == last
     assert "Traceback" not in err
-    assert run.info.status == "KILLED"
+    assert run.state == "STOPPED"
 
 
-def test_workers(folder, store):
+def test_workers(folder):
     code, one, err = ended(cse(grid(folder), "--workers", "2", folder=folder))
     assert code == 0, err
-    assert (one["ran"], statuses(store), set(times(store).values())) == (3, ["FINISHED"] * 3, {1})
+    assert (one["ran"], states(), set(times().values())) == (3, ["FINISHED"] * 3, {1})
     lines = [line for line in err.rstrip().split("\n")[2:] if "warning" not in line]
     assert sum(line.startswith("done · losses.info_nce.temperature=") for line in lines) == 3
     assert sum(line.startswith(("run 1 of 3", "run 2 of 3", "run 3 of 3")) for line in lines) == 3
@@ -135,19 +106,19 @@ def test_workers(folder, store):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_workers_end_with_their_parent(number, folder, store):
+def test_workers_end_with_their_parent(number, folder):
     process = cse(grid(folder, "[0.05, 0.1]", more=ENDLESS), "--workers", "2", folder=folder)
-    until(lambda: statuses(store) == ["RUNNING"] * 2 and step(store, "RUNNING") >= 20, process)
+    until(lambda: states() == ["RUNNING"] * 2 and step() >= 20, process)
     workers = psutil.Process(process.pid).children()
     assert len(workers) == 2
     os.kill(process.pid, number)
     psutil.wait_procs(workers, timeout=60)
     assert not any(worker.is_running() for worker in workers)
     process.communicate(timeout=60)
-    assert statuses(store) == ["KILLED"] * 2
+    assert states() == ["STOPPED"] * 2
 
 
-def test_failures_of_workers_are_told_once(folder, store):
+def test_failures_of_workers_are_told_once(folder):
     (folder / "fails.toml").write_text(
         '[study]\ntitle = "Fails"\nrecipe = "small.toml"\nseeds = 1\n'
         '[[study.rows]]\nrow = "no number"\nset = ["train.learning_rate=1e30", "train.clip_norm=0"]\n'

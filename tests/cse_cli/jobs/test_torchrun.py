@@ -13,22 +13,10 @@ from safetensors.torch import load_file
 
 from cse_cli.core.paths import runs
 from cse_cli.core.results import Result
-from cse_cli.tracking.store import Store
-from tests.cse_cli.jobs.commands import (
-    TORCHRUN,
-    below,
-    ended,
-    gone,
-    ranks,
-    results,
-    running,
-    statuses,
-    step,
-    until,
-)
+from tests.cse_cli.jobs.commands import TORCHRUN, below, ended, gone, ranks, results, running, step, until
 from tests.cse_cli.jobs.running import cse
-from tests.cse_cli.tracking.stores import fresh_store, points
 from tests.ports import unused_port
+from tests.records import points, states
 from tests.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
@@ -40,11 +28,6 @@ SAME = ["--set", "encoders.online.dropout=0.0", "--set", "train.batch_size=8"]
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return recipe(tmp_path, small(tmp_path), steps=8, evaluate_every=8)
-
-
-@pytest.fixture
-def store(home: Path) -> Store:
-    return fresh_store(home)
 
 
 def node(number: int, port: int) -> list[object]:
@@ -68,7 +51,7 @@ def difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> 
     return max(float((one[name] - other[name]).abs().max()) for name in one)
 
 
-def test_two_machines_train_to_the_weights_of_one_process(file, store, tmp_path, capsys):
+def test_two_machines_train_to_the_weights_of_one_process(file, tmp_path, capsys):
     """A process each, and a home of their own: the second one needs nothing of the first one's disk."""
     port = unused_port()
     options = [*SAME, "--device", "cpu", "--json"]
@@ -99,21 +82,21 @@ def test_two_machines_train_to_the_weights_of_one_process(file, store, tmp_path,
     began = {name.removeprefix("bert."): weight for name, weight in before.items()}
     assert difference(weights(one), {name: began[name] for name in weights(one)}) > 1e-4, "nothing was learned"
     assert difference(weights(one), weights(two)) <= 1e-5
-    losses = [points(store.client, str(each.run_id), "train/loss") for each in (one, two)]
+    losses = [points(str(each.run_id), "train/loss") for each in (one, two)]
     assert [at for at, _ in losses[0]] == [1, 8]
     assert losses[1] == [(at, pytest.approx(loss, abs=1e-5)) for at, loss in losses[0]]
     assert (one.recipe_hash, one.fingerprints) == (two.recipe_hash, two.fingerprints)
-    assert statuses(store) == ["FINISHED", "FINISHED"]
+    assert states() == ["FINISHED", "FINISHED"]
 
 
-def test_two_processes_of_one_launcher_do_seeds_together(file, store):
+def test_two_processes_of_one_launcher_do_seeds_together(file):
     with running(*ALONE, file, "--device", "cpu", "--seeds", "2", "--json", folder=file.parent) as process:
         code, out, err = ended(process)
     assert code == 0, err
     assert [one.seed for one in results(out)] == [0, 1]
     assert err.count("· seed 0") == 1
     assert err.count("· seed 1") == 1
-    assert statuses(store) == ["FINISHED", "FINISHED"]
+    assert states() == ["FINISHED", "FINISHED"]
 
 
 @pytest.mark.parametrize(
@@ -134,14 +117,14 @@ def test_what_is_refused_is_said_once(options, says, file):
     assert "in run_member" not in err
 
 
-def test_a_killed_machine_ends_the_other(file, store, tmp_path):
+def test_a_killed_machine_ends_the_other(file, tmp_path):
     port = unused_port()
     options = ["--device", "cpu", "--set", "train.steps=20000", "--set", "train.evaluate_every=0", "--json"]
     with ExitStack() as stack:
         both = [
             stack.enter_context(running(*node(number, port), file, *options, folder=tmp_path)) for number in range(2)
         ]
-        until(lambda: step(store) >= 20, *both)
+        until(lambda: step() >= 20, *both)
         everything = [each for process in both for each in below(process)]
         (last,) = (one for process in both for rank, one in ranks(process).items() if rank == 1)
         last.kill()
@@ -150,17 +133,17 @@ def test_a_killed_machine_ends_the_other(file, store, tmp_path):
     assert all(code != 0 for code, _, _ in told)
     said = "".join(err for _, _, err in told)
     assert f"error: rank 1 of 2 (pid {last.pid} on {os.uname().nodename}) ended without a message" in said
-    assert statuses(store) in (["FAILED"], ["KILLED"])
+    assert states() in (["FAILED"], ["STOPPED"])
 
 
-def test_ctrl_c_at_the_launcher(file, store):
+def test_ctrl_c_at_the_launcher(file):
     options = ["--device", "cpu", "--set", "train.steps=20000", "--set", "train.evaluate_every=0"]
     with running(*ALONE, file, *options, folder=file.parent) as process:
-        until(lambda: step(store) >= 20, process)
+        until(lambda: step() >= 20, process)
         everything = below(process)
         process.send_signal(signal.SIGINT)
         code, _, err = ended(process)
         assert gone(everything)
     assert code != 0
     assert err.count("stopped; go on with: cse run --resume") == 1
-    assert statuses(store) == ["KILLED"]
+    assert states() == ["STOPPED"]

@@ -10,7 +10,7 @@ from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.view import next_steps, print_results, shown_metrics, summary_line, write_results
-from tests.cse_cli.tracking.stores import result
+from tests.records import result
 
 
 def scored(seed: int, dev: float, **changes: object) -> Result:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.tracking.store import Store
-from tests.cse_cli.jobs.commands import CSE, below, ended, gone, results, running, running_steps, statuses, until
+from tests.cse_cli.jobs.commands import CSE, below, ended, gone, results, running, running_steps, until
 from tests.cse_cli.jobs.running import cse
-from tests.cse_cli.tracking.stores import fresh_store
+from tests.records import states
 from tests.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
@@ -22,22 +21,17 @@ def file(tmp_path: Path) -> Path:
     return recipe(tmp_path, small(tmp_path))
 
 
-@pytest.fixture
-def store(home: Path) -> Store:
-    return fresh_store(home)
-
-
 def at_once(*arguments: object, folder: Path):
     return running(*CSE, "run", *arguments, "--device", "cpu", "--workers", 2, "--json", folder=folder)
 
 
-def test_the_results_are_those_of_one_after_the_other(file, store, capsys):
+def test_the_results_are_those_of_one_after_the_other(file, capsys):
     with at_once(file, "--seeds", "3", folder=file.parent) as process:
         code, out, err = ended(process)
     assert code == 0, err
     together = results(out)
     assert [one.seed for one in together] == [0, 1, 2]
-    assert statuses(store) == ["FINISHED"] * 3
+    assert states() == ["FINISHED"] * 3
     for seed in range(3):
         assert f"[small seed {seed}] small · Small [red]one · seed {seed}" in err
 
@@ -47,7 +41,7 @@ def test_the_results_are_those_of_one_after_the_other(file, store, capsys):
     assert [one.scores for one in results(out)] == [one.scores for one in together]
 
 
-def test_one_that_fails_does_not_stop_the_others(file, store):
+def test_one_that_fails_does_not_stop_the_others(file):
     (file.parent / "bad.toml").write_text('extends = "small.toml"\n[encoders.online]\nmodel = "/no/such/model"\n')
     with at_once("bad.toml", file, folder=file.parent) as process:
         code, out, err = ended(process)
@@ -55,20 +49,20 @@ def test_one_that_fails_does_not_stop_the_others(file, store):
     assert [one.recipe for one in results(out)] == ["small"]
     assert err.count("of 2: bad seed 3: ") == 1
     assert "/no/such/model" in err
-    assert statuses(store) == ["FINISHED"]
+    assert states() == ["FINISHED"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_all_end_with_the_command(number, file, store):
+def test_all_end_with_the_command(number, file):
     long = ["--set", "train.steps=20000", "--set", "train.evaluate_every=0"]
     with at_once(file, *long, "--seeds", "4", folder=file.parent) as process:
-        until(lambda: len(running_steps(store)) == 2 and min(running_steps(store)) > 0, process)
+        until(lambda: len(running_steps()) == 2 and min(running_steps()) > 0, process)
         everything = below(process)
         assert len(everything) >= 2
         os.kill(process.pid, number)
         code, out, err = ended(process)
         assert gone(everything)
-    assert statuses(store) == ["KILLED"] * 2
+    assert states() == ["STOPPED"] * 2
     assert out == ""
     if number == signal.SIGINT:
         assert code == 130

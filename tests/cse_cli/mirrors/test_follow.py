@@ -283,7 +283,7 @@ def test_runs_of_another_tracker_wait_for_it(capsys: pytest.CaptureFixture[str])
     record = recorded()
     State(uri="http://elsewhere", id="1", offset=1).write(record.run_id, "memory")
     sync_command()
-    assert "1 run not complete at http://elsewhere" in capsys.readouterr().err
+    assert "1 run not complete at http://elsewhere" in capsys.readouterr().out
     assert Memory.kinds(record.run_id) == []
 
 

@@ -81,7 +81,7 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
     monkeypatch.setattr(follower, "SEND_SECONDS", 0.1)
     monkeypatch.setattr(follower, "RETRY_SECONDS", 0.1)
     with server(tmp_path, port):
-        record = recorded(end=None)
+        record = recorded(end=None, resolved={"title": "SimCSE"})
         sending = follow(record.about)
         for step in range(10):
             record.metrics({"loss": float(step)}, step)
@@ -253,8 +253,9 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Healthy).serve_forever()
 
 
 @pytest.fixture
-def others(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def others(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Ports that another program takes between our look at them and our server's start: the first one."""
+    home.mkdir()
     taken: list[int] = []
 
     def listening(port: int) -> list[str]:

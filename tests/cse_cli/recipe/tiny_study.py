@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from cse_cli.tracking.store import Store
+from cse_cli.runs.index import all_runs
 
 TEMPERATURES = "[0.05, 0.1, 0.2]"
 
@@ -17,15 +17,14 @@ def grid(folder: Path, values: str = TEMPERATURES, seeds: str = "1", more: str =
     return "tiny.toml"
 
 
-def runs(store: Store) -> list[tuple[str, str, str, str]]:
-    """Return hash, seed, status and study of every run, oldest first."""
-    found = store.client.search_runs(list(store.experiments()), order_by=["attribute.start_time ASC"])
-    names = ("cse.recipe_hash", "cse.seed")
+def runs() -> list[tuple[str, int | None, str, str]]:
+    """Return hash, seed, state and study of every run, oldest first."""
+    abouts = [(run.about, run.state) for run in reversed(all_runs())]
     return [
-        (*(run.data.tags[name] for name in names), run.info.status, run.data.tags.get("cse.study", "")) for run in found
+        (about.identity.settings if about.identity else "", about.seed, state, about.study) for about, state in abouts
     ]
 
 
-def times(store: Store) -> Counter[tuple[str, str]]:
+def times() -> Counter[tuple[str, int | None]]:
     """Return how many runs each hash and seed has, whatever became of them."""
-    return Counter((run[0], run[1]) for run in runs(store))
+    return Counter((run[0], run[1]) for run in runs())

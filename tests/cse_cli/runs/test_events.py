@@ -47,7 +47,7 @@ def test_a_start_after_the_end_resumes_and_steps_count_once(tmp_path: Path) -> N
     assert history.metrics == {"train/loss": {5: 2.0}}
 
 
-def test_an_incomplete_line_is_not_read_and_the_next_writer_cuts_it(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_skipped_and_then_cut(tmp_path: Path) -> None:
     log = EventLog(tmp_path)
     log.append("started", step=0)
     log.close()

@@ -11,7 +11,6 @@ from cse_cli.training.run import execute
 from registry import EVALUATORS
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError
-from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import recipe
 
 FITTED = {
@@ -29,7 +28,6 @@ def execute_with(path, *changes):
 @pytest.mark.usefixtures("few_pairs")
 @pytest.mark.parametrize("method", FITTED)
 def test_training_is_undisturbed_and_the_selected_state_is_saved(method, parts, home, tmp_path):
-    fresh_store(home)
     path = recipe(tmp_path, parts, steps=6, evaluate_every=1, learning_rate=0.02)
     plain = execute_with(path)
     values = [f"encoders.after.{value}" for value in ("of=online", f"name={method}", *FITTED[method])]
@@ -48,7 +46,6 @@ def test_training_is_undisturbed_and_the_selected_state_is_saved(method, parts, 
 
 @pytest.mark.usefixtures("few_pairs")
 def test_a_view_through_a_fitted_encoder_ends_the_run_with_a_reason(parts, home, tmp_path):
-    fresh_store(home)
     path = recipe(tmp_path, parts)
     values = ["encoders.after.of=online", "encoders.after.name=whitening", "encoders.after.fit_on=target"]
     with pytest.raises(CseError, match="no view can go through 'whitening'"):

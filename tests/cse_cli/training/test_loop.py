@@ -17,7 +17,7 @@ from cse_cli.data.batches import Batches, ViewPlan
 from cse_cli.data.sources import open_text
 from cse_cli.data.stream import Stream, open_stream
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Part, Recipe, Train, View
-from cse_cli.tracking import NullTracker
+from cse_cli.runs.record import About, RunRecord
 from cse_cli.training.build import Experiment, Job, Prepared
 from cse_cli.training.checkpoint import method_state
 from cse_cli.training.method import BoundView, Method, Term
@@ -30,10 +30,11 @@ from tests.fakes import FakeEncoder, WordVocabulary
 from tests.processes import on_ranks
 
 
-class Recorded(NullTracker):
+class Recorded(RunRecord):
     """Keeps what it is told, as (step, name) → value."""
 
     def __init__(self) -> None:
+        super().__init__(About(name="test", group="test"), None)
         self.points: dict[tuple[int, str], float] = {}
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
@@ -118,10 +119,10 @@ def prepared(text: str, evaluator: Evaluator | None = None, streamed: bool = Fal
 
 
 def trainer(
-    folder: Path, job: Prepared, tracker: Recorded | None = None, observer: SilentObserver | None = None
+    folder: Path, job: Prepared, record: Recorded | None = None, observer: SilentObserver | None = None
 ) -> Trainer:
     folder.mkdir(exist_ok=True)
-    return Trainer(job, folder, tracker or Recorded(), observer or SilentObserver())
+    return Trainer(job, folder, record or Recorded(), observer or SilentObserver())
 
 
 class Killed(BaseException):
@@ -149,7 +150,7 @@ def test_a_killed_run_ends_bit_for_bit_where_an_unbroken_one_does(
     text: str, tmp_path: Path, at: int, streamed: bool
 ) -> None:
     whole, log = trainer(tmp_path / "whole", prepared(text, streamed=streamed)), Recorded()
-    whole.tracker = log
+    whole.record = log
     whole.run()
 
     broken = trainer(tmp_path / "broken", prepared(text, streamed=streamed, checkpoint_every=3))
@@ -294,7 +295,7 @@ def test_the_traceable_distance_is_recorded_once_with_the_first_state(text: str,
     again = trainer(tmp_path / "run", prepared(text, steps=25), Recorded())
     again.restore()
     again.run()
-    assert not any(name in first.measures for _, name in again.tracker.points)  # type: ignore[attr-defined]
+    assert not any(name in first.measures for _, name in again.record.points)  # type: ignore[attr-defined]
     assert again.measures == first.measures
 
 

@@ -17,13 +17,12 @@ from safetensors.torch import save_file
 
 from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.load import load
-from cse_cli.tracking.reader import finished_results
-from cse_cli.tracking.unsent import Unsent
+from cse_cli.runs.events import EventLog
+from cse_cli.runs.index import all_runs, finished_results
 from cse_cli.training import checkpoint, room
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute, prepare
 from tests.cse_cli.jobs.running import cse
-from tests.cse_cli.tracking.stores import fresh_store
 from tests.shrunken import recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
@@ -52,7 +51,6 @@ def files(folder: Path) -> set[str]:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", ["adamw", "rmsprop", "sgd"])
 def test_what_a_run_needs_is_what_it_writes(file, home, optimizer, monkeypatch):
-    fresh_store(home)
     sizes = {}
 
     def written(path, content, keep=None):
@@ -91,7 +89,7 @@ def test_too_little_room_is_told_before_anything_is_recorded(file, home, monkeyp
     assert "it needs about 8 MB (two checkpoints of 0 MB" in message[0]
     assert message[1] == "  → free some, or set CSE_HOME to another disk"
     assert not (home / "runs").exists()
-    assert not (home / "mlflow.db").exists()
+    assert not (home / "runs").exists()
 
 
 def test_what_lies_there_already_is_not_asked_for_again(tmp_path):
@@ -115,38 +113,37 @@ def test_what_lies_there_already_is_not_asked_for_again(tmp_path):
 def test_a_disk_that_fills_on_the_way_is_one_message_and_the_run_goes_on_later(
     file, home, monkeypatch, capsys, place, number
 ):
-    store = fresh_store(home)
     whole = cse("run", str(file), "--device", "cpu", capsys=capsys)
     assert whole[0] == 0, whole[2]
     (expected,) = finished_results()
 
     with monkeypatch.context() as full:
         fill(full, place, number)
-        code, out, err = cse("run", str(file), "--device", "cpu", capsys=capsys)
+        code, out, err = cse("run", str(file), "--device", "cpu", "--again", capsys=capsys)
 
-    (run,) = [run for run in store.client.search_runs(list(store.experiments())) if run.info.run_id != expected.run_id]
-    short, folder = run.info.run_id[:8], home / "runs" / run.info.run_id
+    (run,) = [run for run in all_runs() if run.run_id != expected.run_id]
+    short, folder = run.about.short, run.about.path
     assert (code, out) == (4, ""), err
     assert "Traceback" not in err
     first, then = err[err.index("error: ") :].strip().split("\n")
     assert first.startswith(f"error: run {short}: no room on the disk for {folder}")
     assert f": {os.strerror(number)}; it needs about 8 MB more (two checkpoints of 0 MB" in first
     assert then == f"  → free some, then go on with: cse run --resume {short}"
-    assert run.info.status == "FAILED"
-    assert run.data.tags["cse.reason"].startswith(f"run {short}: no room on the disk for ")
+    assert run.state == "FAILED"
+    assert run.reason.startswith(f"run {short}: no room on the disk for ")
     assert not [name for name in files(folder) if name.endswith((".partial", ".tmp")) or name.startswith(".model")]
     assert "checkpoint.pt" in files(folder)
 
     code, _, err = cse("run", "--resume", short, "--device", "cpu", capsys=capsys)
     assert code == 0, err
     results = {result.run_id: result for result in finished_results()}
-    assert results[run.info.run_id].last_state == expected.last_state
-    assert results[run.info.run_id].scores == expected.scores
+    assert results[run.run_id].last_state == expected.last_state
+    assert results[run.run_id].scores == expected.scores
 
 
 def fill(monkeypatch: pytest.MonkeyPatch, place: str, number: int) -> None:
     """Have one kind of file find the disk full, after the second checkpoint."""
-    save, append = torch.save, Unsent.append
+    save, append = torch.save, EventLog.append
 
     def full_for_tensors(content, path):
         if Path(path).name.startswith(place) and content.get("progress", {"step": 4})["step"] >= 4:
@@ -154,17 +151,17 @@ def fill(monkeypatch: pytest.MonkeyPatch, place: str, number: int) -> None:
             raise OSError(number, os.strerror(number), str(path))
         save(content, path)
 
-    def full_for_metrics(unsent, values, step, now):
-        if step >= 4:
-            raise OSError(number, os.strerror(number), str(unsent.folder.parent / "metrics.jsonl"))
-        append(unsent, values, step, now)
+    def full_for_metrics(events, kind, **data):
+        if kind == "metrics" and data["step"] >= 4:
+            raise OSError(number, os.strerror(number))
+        append(events, kind, **data)
 
     def full_for_models(*_, **__):
         raise SafetensorError(f"Error while serializing: I/O error: {os.strerror(number)} (os error {number})")
 
     monkeypatch.setattr(torch, "save", full_for_tensors)
     if place == "metrics":
-        monkeypatch.setattr(Unsent, "append", full_for_metrics)
+        monkeypatch.setattr(EventLog, "append", full_for_metrics)
     if place == "model":
         monkeypatch.setattr("transformers.modeling_utils.safe_save_file", full_for_models)
 

@@ -1,4 +1,4 @@
-"""However a run ends, its record says how; and no signal breaks into a write."""
+"""However a run ends, its record has the end, and no signal interrupts the end."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
 import pytest
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
 
-from cse_cli import tracking
-from cse_cli.tracking import NullTracker, Status, Terminated, stop_if_asked
-from cse_cli.tracking.reader import list_runs
-from cse_cli.tracking.signals import defer_signals, ending
-from cse_cli.tracking.store import Store
-from tests.cse_cli.tracking.stores import points
+from cse_cli.core.console import Pruned
+from cse_cli.runs.signals import Terminated, defer_signals, ending, stop_if_asked
+from registry.errors import CseError, StopRequested
+from tests.records import only_run, points
 
 
-class Recorded(NullTracker):
+class Recorded:
+    """A record that only keeps how the run ended."""
+
     def __init__(self) -> None:
-        self.ends: list[Status] = []
+        self.ends: list[str] = []
+        self.reason = ""
 
-    def finish(self, status: Status) -> None:
-        self.ends.append(status)
+    def end(self, kind: str, reason: str = "") -> None:
+        self.ends.append(kind)
+        self.reason = reason
 
 
 @pytest.fixture(autouse=True)
@@ -45,36 +44,51 @@ def nothing_ignored() -> Iterator[None]:
 
 
 def test_the_end_of_the_block_is_finished() -> None:
-    tracker = Recorded()
-    with ending(tracker):
+    record = Recorded()
+    with ending(record):
         pass
-    assert tracker.ends == ["FINISHED"]
+    assert record.ends == ["finished"]
 
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(ValueError, "FAILED"), (SystemExit, "FAILED"), (KeyboardInterrupt, "KILLED"), (BrokenPipeError, "KILLED")],
-)
-def test_an_exception_passes_through(error: type[BaseException], status: Status) -> None:
-    tracker = Recorded()
-    with pytest.raises(error), ending(tracker):
+    [
+        (ValueError, "failed"), (SystemExit, "failed"), (KeyboardInterrupt, "stopped"), (BrokenPipeError, "stopped"),
+        (StopRequested("by cse runs stop"), "stopped"), (Pruned("step 5"), "pruned"),
+    ],
+)  # fmt: skip
+def test_an_exception_passes_through(error: BaseException | type[BaseException], status: str) -> None:
+    record = Recorded()
+    with pytest.raises(error if isinstance(error, type) else type(error)), ending(record):
         raise error
-    assert tracker.ends == [status]
+    assert record.ends == [status]
+
+
+def test_the_reason_is_the_first_line_of_the_message() -> None:
+    for error, reason in {
+        CseError("the loss is nan\nat step 3", "lower it"): "the loss is nan",
+        ValueError("x" * 1000): "ValueError: xxx",
+    }.items():
+        record = Recorded()
+        with pytest.raises(type(error)), ending(record):
+            raise error
+        assert record.reason.startswith(reason)
+        assert len(record.reason) <= 300
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_block_as_killed_and_handlers_come_back(number: signal.Signals) -> None:
-    tracker = Recorded()
+def test_a_signal_ends_the_run_and_restores_the_handlers(number: signal.Signals) -> None:
+    record = Recorded()
     before = signal.getsignal(number)
-    with pytest.raises(Terminated) as caught, ending(tracker):
+    with pytest.raises(Terminated) as caught, ending(record):
         os.kill(os.getpid(), number)
     assert caught.value.code == 128 + number
-    assert tracker.ends == ["KILLED"]
+    assert record.ends == ["stopped"]
     assert signal.getsignal(number) == before
 
 
-def test_a_signal_that_comes_out_as_another_error_still_ends_the_block_as_killed() -> None:
-    tracker = Recorded()
+def test_a_signal_that_becomes_another_error_stops_the_run() -> None:
+    record = Recorded()
 
     def writer_in_c() -> None:
         try:
@@ -82,45 +96,44 @@ def test_a_signal_that_comes_out_as_another_error_still_ends_the_block_as_killed
         except Terminated as end:
             raise RuntimeError("unexpected pos 64 vs 0") from end
 
-    with pytest.raises(Terminated) as caught, ending(tracker):
+    with pytest.raises(Terminated) as caught, ending(record):
         writer_in_c()
     assert caught.value.code == 143
-    assert tracker.ends == ["KILLED"]
+    assert record.ends == ["stopped"]
 
 
 def test_a_second_signal_does_not_disturb_the_end() -> None:
     class Slow(Recorded):
-        def finish(self, status: Status) -> None:
+        def end(self, kind: str, reason: str = "") -> None:
             os.kill(os.getpid(), signal.SIGTERM)
-            super().finish(status)
+            super().end(kind, reason)
 
-    tracker = Slow()
-    with pytest.raises(Terminated), ending(tracker):
+    record = Slow()
+    with pytest.raises(Terminated), ending(record):
         os.kill(os.getpid(), signal.SIGTERM)
-    assert tracker.ends == ["KILLED"]
+    assert record.ends == ["stopped"]
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
-    tracker = Recorded()
+    record = Recorded()
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with ending(tracker):
+        with ending(record):
             os.kill(os.getpid(), signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert tracker.ends == ["FINISHED"]
+    assert record.ends == ["finished"]
 
 
 PROGRAM = """
 import os, signal, sys, time
-from cse_cli import tracking
-tracker = tracking.start("run", {}, {})
-with tracking.ending(tracker):
-    tracker.metrics({"loss": 1.0}, 1)
+from cse_cli.runs.signals import ending
+from tests.records import recorded
+record = recorded(end=None)
+with ending(record):
+    record.metrics({"loss": 1.0}, 1)
     if sys.argv[1] == "exception":
         raise ValueError("broken")
-    if sys.argv[1] == "SIGKILL":
-        tracker.flush()
     os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     time.sleep(60)
 """
@@ -128,21 +141,21 @@ with tracking.ending(tracker):
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("how", "code", "status"),
+    ("how", "code", "state"),
     [
         ("exception", 1, "FAILED"),
-        ("SIGTERM", 143, "KILLED"),
-        ("SIGHUP", 129, "KILLED"),
-        ("SIGINT", -signal.SIGINT, "KILLED"),
-        ("SIGKILL", -signal.SIGKILL, "GONE"),
+        ("SIGTERM", 143, "STOPPED"),
+        ("SIGHUP", 129, "STOPPED"),
+        ("SIGINT", -signal.SIGINT, "STOPPED"),
+        ("SIGKILL", -signal.SIGKILL, "LOST"),
     ],
 )
-def test_a_real_process_leaves_the_right_state(store: Store, home: Path, how: str, code: int, status: str) -> None:
+def test_a_real_process_leaves_the_right_state(home: Path, how: str, code: int, state: str) -> None:
     ran = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == code, ran.stderr
-    (run,) = list_runs()
-    assert run.status == status
-    assert [m.value for m in store.client.get_metric_history(run.run_id, "loss")] == [1.0]
+    run = only_run()
+    assert run.state == state
+    assert points(run.run_id, "loss") == [(1, 1.0)]
 
 
 def test_a_signal_that_a_finaliser_swallows_is_raised_again() -> None:
@@ -155,7 +168,7 @@ def test_a_signal_that_a_finaliser_swallows_is_raised_again() -> None:
                 time.sleep(0.01)
 
     def swallow(*, goes_on: bool) -> None:
-        with ending(NullTracker()):
+        with ending(Recorded()):
             del [Finalised()][0]
             if goes_on:
                 stop_if_asked()
@@ -168,45 +181,9 @@ def test_a_signal_that_a_finaliser_swallows_is_raised_again() -> None:
         stop_if_asked()
 
 
-def ask(number: int) -> None:
+def send(number: int) -> None:
     os.kill(os.getpid(), number)
     time.sleep(0)  # Python acts on it here
-
-
-@contextmanager
-def once_during(statement: str, number: int) -> Iterator[list[str]]:
-    """Send a signal as soon as the database has begun a statement; yields those there were."""
-    seen: list[str] = []
-
-    def executed(_connection, _cursor, text, *_more) -> None:
-        if statement in text:
-            seen.append(text)
-            if len(seen) == 1:
-                ask(number)
-
-    event.listen(Engine, "after_cursor_execute", executed)
-    try:
-        yield seen
-    finally:
-        event.remove(Engine, "after_cursor_execute", executed)
-
-
-@pytest.mark.parametrize(("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
-def test_a_write_comes_to_its_end_first(store: Store, number: int, raised: type[BaseException]) -> None:
-    tracker = tracking.start("run", {}, {})
-    after = []
-
-    def record() -> None:
-        tracker.metrics({"loss": 1.0}, 1)
-        tracker.flush()
-        after.append("the write")
-
-    with once_during("INSERT INTO metrics", number) as seen, pytest.raises(raised), ending(tracker):
-        record()
-    assert len(seen) == 1  # not undone and done again
-    assert after == []
-    assert points(store.client, tracker.run_id, "loss") == [(1, 1.0)]
-    assert store.client.get_run(tracker.run_id).info.status == "KILLED"
 
 
 @pytest.mark.parametrize(("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
@@ -216,13 +193,13 @@ def test_a_deferred_signal_waits_for_the_outermost_block(number: int, raised: ty
     def work() -> None:
         with defer_signals():
             with defer_signals() as waiting:
-                ask(number)
+                send(number)
                 assert waiting == [number]
                 done.append("inner")
             done.append("outer")
         done.append("after")
 
-    with pytest.raises(raised), ending(NullTracker()):
+    with pytest.raises(raised), ending(Recorded()):
         work()
     assert done == ["inner", "outer"]
 
@@ -232,12 +209,12 @@ def test_a_second_ctrl_c_is_not_deferred() -> None:
 
     def stuck() -> None:
         with defer_signals():
-            ask(signal.SIGINT)
+            send(signal.SIGINT)
             done.append("first")
-            ask(signal.SIGINT)
+            send(signal.SIGINT)
             done.append("second")
 
-    with pytest.raises(KeyboardInterrupt), ending(NullTracker()):
+    with pytest.raises(KeyboardInterrupt), ending(Recorded()):
         stuck()
     assert done == ["first"]
     with defer_signals():
@@ -258,51 +235,40 @@ def test_signals_are_not_deferred_in_another_thread() -> None:
     try:
         while not entered:
             time.sleep(0.01)
-        with pytest.raises(Terminated), ending(NullTracker()):
-            ask(signal.SIGTERM)
+        with pytest.raises(Terminated), ending(Recorded()):
+            send(signal.SIGTERM)
     finally:
         asked.append(True)
         thread.join()
 
 
-@pytest.mark.parametrize(("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
-def test_a_run_whose_creation_a_signal_interrupts_is_closed(
-    store: Store, number: int, raised: type[BaseException]
-) -> None:
-    with once_during("INSERT INTO runs", number), pytest.raises(raised):
-        tracking.start("run", {"a": "1"}, {})
-    (run,) = list_runs()
-    assert run.status == "KILLED"
-
-
 def test_ctrl_c_while_the_end_is_written_waits_for_it() -> None:
-    ends = []
+    class Slow(Recorded):
+        def end(self, kind: str, reason: str = "") -> None:
+            send(signal.SIGINT)
+            super().end(kind, reason)
 
-    class Slow(NullTracker):
-        def finish(self, status: str) -> None:
-            ask(signal.SIGINT)
-            ends.append(status)
-
-    with pytest.raises(KeyboardInterrupt), ending(Slow()):
+    record = Slow()
+    with pytest.raises(KeyboardInterrupt), ending(record):
         pass
-    assert ends == ["FINISHED"]
+    assert record.ends == ["finished"]
 
 
-def test_ctrl_c_that_comes_out_as_another_error_still_ends_the_block_as_killed() -> None:
+def test_ctrl_c_that_becomes_another_error_stops_the_run() -> None:
     def writer_in_c() -> None:
         try:
-            ask(signal.SIGINT)
+            send(signal.SIGINT)
         except KeyboardInterrupt as end:
             raise RuntimeError("unexpected pos 64 vs 0") from end
 
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), ending(NullTracker()):
+    with pytest.raises(KeyboardInterrupt), ending(Recorded()):
         writer_in_c()
     assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_a_handler_of_ctrl_c_that_ignores_the_next_one_is_obeyed() -> None:
-    """As in a process of several that leaves."""
+    """One of several processes does so when it leaves."""
 
     def leave(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_IGN)
@@ -310,8 +276,8 @@ def test_a_handler_of_ctrl_c_that_ignores_the_next_one_is_obeyed() -> None:
 
     before = signal.signal(signal.SIGINT, leave)
     try:
-        with pytest.raises(KeyboardInterrupt), ending(NullTracker()):
-            ask(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt), ending(Recorded()):
+            send(signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,0 +1,250 @@
+"""Runs count as the same experiment only with the same settings, text, weights and code."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from cse_cli.runs.index import all_runs
+from cse_cli.training.trainer import Trainer
+from registry import LOSSES
+from tests.cse_cli.jobs.commands import results
+from tests.cse_cli.jobs.conftest import Run
+from tests.cse_cli.recipe.tiny_study import grid
+from tests.records import only_run, states
+from tests.shrunken import Small
+from tests.tiny import sentences, tiny_bert
+
+pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+
+LOSS = '''
+"""A loss of a plug-in."""
+
+import torch
+from registry import LOSSES
+from registry.types import Loss, Sentences
+
+
+@LOSSES.register("plugged")
+class Plugged(Loss):
+    """Spread the embeddings."""
+
+    def forward(self, anchor: Sentences) -> torch.Tensor:
+        """Return the loss."""
+        z = torch.nn.functional.normalize(anchor, dim=-1)  # unit sphere
+        return (2.0 * (z @ z.T)).exp().mean().log()
+'''
+TEACHER = """
+[encoders.teacher]
+name = "transformer"
+model = "teacher"
+[views.taught]
+encoder = "teacher"
+[losses.taught]
+name = "info_nce"
+views = { anchor = "anchor", positive = "taught" }
+"""
+Change = Callable[[], object]
+
+
+@pytest.fixture
+def parts(folder: Path, parts: Small) -> Small:
+    """Return the tiny parts with copies of text and models in the current directory, which a test may change."""
+    shutil.copy(parts.text, folder / "t.tsv")
+    shutil.copytree(parts.models["bert"], folder / "model")
+    return Small(Path("t.tsv"), parts.translations, parts.vectors, {"bert": Path("model")}, parts.decoder)
+
+
+@pytest.fixture
+def plugged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return what installs the plug-in's loss with this source, as a new process would find it."""
+    before = dict(LOSSES._entries)
+
+    def install(source: str) -> None:
+        (folder / "plug").mkdir(exist_ok=True)
+        path = folder / "plug" / "plugged_loss.py"
+        path.write_text(source)
+        monkeypatch.setattr(LOSSES, "_entries", dict(before))
+        spec = importlib.util.spec_from_file_location("plugged_loss", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "plugged_loss", module)
+        exec(compile(source, str(path), "exec"), module.__dict__)
+
+    return install
+
+
+def text(folder: Path, seed: int) -> None:
+    (folder / "t.txt").write_text("".join(f"{line}\n" for line in sentences(20, seed)))
+
+
+def reweigh(model: Path) -> None:
+    """Change the weights in the directory of a model."""
+    weights = {name: tensor * 1.5 for name, tensor in load_file(model / "model.safetensors").items()}
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_one_recipe_beside_two_texts_is_two_experiments(folder, parts, file, run, monkeypatch):
+    for number, name in enumerate("ab"):
+        (folder / name).mkdir()
+        text(folder / name, number)
+        written = (folder / file).read_text().replace('"t.tsv"', '"t.txt"').replace('"model"', '"../model"')
+        (folder / name / "r.toml").write_text(written)
+    for name in "ab":
+        monkeypatch.chdir(folder / name)
+        code, _, err = run("r.toml")
+        assert code == 0
+        assert "is finished" not in err
+    second, first = all_runs()
+    assert [one.part for one in first.about.identity.differences(second.about.identity)] == ["text"]
+    assert (first.about.recipe, second.about.recipe) == ("r", "r")
+    assert first.result.last_state != second.result.last_state
+    for name, own in (("a", first), ("b", second)):
+        monkeypatch.chdir(folder / name)
+        _, out, err = run("r.toml", "--json")
+        assert [one.run_id for one in results(out)] == [own.run_id]
+        assert f"is finished: run {own.about.short}" in err
+
+
+def test_two_experiments_of_one_command_are_two_tables(folder, parts, file, run):
+    for number, name in enumerate("ab"):
+        (folder / name).mkdir()
+        text(folder / name, number)
+        written = (folder / file).read_text().replace('"t.tsv"', f'"{folder}/{name}/t.txt"')
+        (folder / name / "r.toml").write_text(written)
+    code, out, _ = run("a/r.toml", "b/r.toml")
+    assert code == 0
+    assert len(all_runs()) == 2
+    assert len({each.about.identity.settings for each in all_runs()}) == 1
+    assert out.count("\nseed 3 ") == 2
+    assert "mean" not in out
+
+
+@pytest.fixture(params=["text", "model", "teacher", "loss"])
+def change(
+    request: pytest.FixtureRequest, folder: Path, parts: Small, file: str, plugged: Callable[[str], None]
+) -> tuple[str, Change]:
+    """Return how a change of a part is named, and the change."""
+    with (folder / file).open("a") as end:
+        end.write(TEACHER + '[losses.plugged]\nviews = { anchor = "anchor" }\n')
+    tiny_bert(folder, name="teacher", seed=1)
+    plugged(LOSS)
+    return {
+        "text": ("text ", lambda: (folder / "t.tsv").write_text("text\n" + "a cat sees\nthe dog\n" * 10)),
+        "model": ("weights of encoders.online ", lambda: reweigh(folder / "model")),
+        "teacher": ("weights of encoders.teacher ", lambda: reweigh(folder / "teacher")),
+        "loss": ("code of losses.plugged", lambda: plugged(LOSS.replace("2.0", "3.0"))),
+    }[request.param]
+
+
+def test_a_changed_part_is_another_experiment(change, file, run):
+    named, act = change
+    assert run(file)[0] == 0
+    act()
+    code, _, err = run(file)
+    assert code == 0
+    assert "is finished" not in err
+    second, first = all_runs()
+    (difference,) = first.about.identity.differences(second.about.identity)
+    assert str(difference).startswith(named)
+    assert first.result.last_state != second.result.last_state
+
+
+def test_a_run_is_not_resumed_with_a_changed_part(change, file, run, monkeypatch):
+    named, act = change
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "run", interrupted)
+        assert run(file)[0] == 130
+    act()
+    code, out, err = run("--resume", only_run().run_id)
+    assert (code, out) == (2, "")
+    lines = err[err.index("error: ") :].split("\n")
+    assert f"cannot resume run {only_run().about.short}" in lines[0]
+    assert lines[1].startswith(f"  {named}")
+    assert lines[2].startswith("  → ")
+    assert states() == ["STOPPED"]
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_edited_comment_is_the_same_experiment(folder, parts, file, plugged, run):
+    with (folder / file).open("a") as end:
+        end.write('[losses.plugged]\nviews = { anchor = "anchor" }\n')
+    plugged(LOSS)
+    run(file)
+    plugged(LOSS.replace("# unit sphere", "# on the sphere").replace("Spread the", "Spread all"))
+    code, _, err = run(file)
+    assert code == 0
+    assert f"is finished: run {only_run().about.short}" in err
+
+
+def test_accept_changed_shows_what_other_code_made(folder, parts, file, plugged, run):
+    with (folder / file).open("a") as end:
+        end.write('[losses.plugged]\nviews = { anchor = "anchor" }\n')
+    plugged(LOSS)
+    run(file)
+    plugged(LOSS.replace("2.0", "3.0"))
+    code, _, err = run(file, "--accept-changed")
+    assert code == 0
+    assert f"is finished: run {only_run().about.short}" in err
+    (folder / "t.tsv").write_text("text\n" + "a cat sees\nthe dog\n" * 10)
+    run(file, "--accept-changed")
+    assert len(all_runs()) == 2, "another text is another experiment"
+
+
+# Studies.
+
+
+@pytest.fixture
+def study(folder: Path, parts: Small, file: str, plugged: Callable[[str], None], run: Run) -> str:
+    """Return a finished study of three cells, and change the code of the plug-in's loss."""
+    with (folder / file).open("a") as end:
+        end.write('[losses.plugged]\nviews = { anchor = "anchor" }\n')
+    plugged(LOSS)
+    name = grid(folder)
+    assert run(name)[0] == 0
+    plugged(LOSS.replace("2.0", "3.0"))
+    return name
+
+
+def test_a_study_runs_again_what_other_code_made(study, run):
+    code, out, err = run(study, "--dry-run")
+    assert code == 0
+    assert "3 of 3 runs" in out
+    assert "code of losses.plugged" in out
+    assert "--accept-changed" in out
+    code, _, err = run(study)
+    assert code == 0
+    assert "3 of 3 runs" in err
+    assert "code of losses.plugged" in err
+    assert "3 runs: 0 finished, 3 to run" in err
+    assert states() == ["FINISHED"] * 6
+    assert "3 runs: 3 finished, 0 to run" in run(study)[2]
+
+
+def test_a_study_keeps_what_other_code_made_if_you_accept_it(study, run):
+    code, out, err = run(study, "--accept-changed")
+    assert code == 0
+    assert "3 runs: 3 finished, 0 to run" in err
+    assert states() == ["FINISHED"] * 3
+    lines = [line.split() for line in out.split("\n") if "temperature" in line]
+    assert [line[1] for line in lines] == ["1", "1", "1"]
+
+
+def test_a_study_is_done_again_with_again(folder, parts, file, run):
+    name = grid(folder, "[0.05]")
+    run(name)
+    code, out, _ = run(name, "--again")
+    assert code == 0
+    assert states() == ["FINISHED"] * 2
+    (line,) = [line.split() for line in out.split("\n") if "temperature" in line]
+    assert line[1] == "1"

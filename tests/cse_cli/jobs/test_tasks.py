@@ -1,0 +1,209 @@
+"""Runs that are finished, running or missing: what `cse run` trains, shows, waits for and plans."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cse_cli.core.console import SilentObserver
+from cse_cli.core.distributed import _portable
+from cse_cli.jobs import tasks
+from cse_cli.jobs.distributed import JobFolder
+from cse_cli.jobs.executor import LocalExecutor, SerialExecutor
+from cse_cli.recipe.load import load
+from cse_cli.runs.claim import BusyError
+from cse_cli.runs.index import all_runs, read_run
+from cse_cli.runs.lock import FileLock
+from cse_cli.runs.record import lock_of
+from cse_cli.training.build import Job
+from cse_cli.training.trainer import Trainer
+from tests.cse_cli.jobs.commands import results
+from tests.cse_cli.jobs.conftest import Run
+from tests.records import only_run, states
+
+pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the seeds that are trained from now on."""
+    seeds: list[int] = []
+    train = Trainer.run
+
+    def noted(self: Trainer) -> None:
+        seeds.append(int(self.record.about.seed or 0))
+        train(self)
+
+    monkeypatch.setattr(Trainer, "run", noted)
+    return seeds
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_finished_seeds_are_shown_and_not_trained(file, run, trained):
+    _, first, _ = run(file, "--seeds", "2", "--json")
+    code, second, err = run(file, "--seeds", "2", "--json")
+    assert (code, second, trained) == (0, first, [0, 1])
+    for one in results(first):
+        assert f"small seed {one.seed} is finished: run {str(one.run_id)[:8]} of " in err
+    assert err.count("--again") == 2
+    assert states() == ["FINISHED"] * 2
+
+
+def test_only_the_missing_seed_is_trained(file, run, trained):
+    run(file, "--seeds", "0,2")
+    code, out, _ = run(file, "--seeds", "3", "--json")
+    assert (code, trained) == (0, [0, 2, 1])
+    assert [one.seed for one in results(out)] == [0, 1, 2]
+    assert states() == ["FINISHED"] * 3
+
+
+def test_again_makes_new_records(file, run, trained):
+    _, first, _ = run(file, "--json")
+    _, second, err = run(file, "--again", "--json")
+    (one,), (other,) = results(first), results(second)
+    assert trained == [3, 3]
+    assert "is finished" not in err
+    assert one.run_id != other.run_id
+    assert one.last_state == other.last_state
+    assert states() == ["FINISHED"] * 2
+
+
+def test_the_plan_is_recorded_before_the_first_run_starts(file, run, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "run", interrupt)
+        assert run(file, "--seeds", "3")[0] == 130
+    first = only_run()
+    assert first.about.plan is not None
+    assert first.about.plan.seeds == (0, 1, 2)
+    assert first.started is not None
+    assert first.about.plan.made <= first.about.created <= first.started
+
+    _, out, _ = run(file, "--seeds", "3", "--json")
+    assert {one.plan for one in results(out)} == {first.about.plan}
+    assert {each.about.plan for each in all_runs()} == {first.about.plan}
+
+
+def test_more_seeds_are_another_plan(file, run):
+    run(file, "--seeds", "2")
+    run(file, "--seeds", "3")
+    plans = {each.about.seed: each.about.plan for each in all_runs()}
+    assert [plans[seed].seeds for seed in range(3)] == [(0, 1), (0, 1), (0, 1, 2)]
+    assert plans[2].made > plans[0].made == plans[1].made
+
+
+def test_one_seed_is_no_plan(file, run):
+    run(file)
+    assert only_run().about.plan is None
+
+
+def test_the_seeds_of_each_experiment_are_a_plan_of_their_own(file, run):
+    run(file, "--seeds", "2")
+    _, out, _ = run(file, "--seeds", "2", "--set", "train.steps=2", "--json")
+    made = {each.about.plan.made for each in all_runs()}
+    assert len(made) == 2
+    assert {one.plan.made for one in results(out)} < made
+
+
+# Runs of other processes.
+
+
+@pytest.fixture
+def stopped(file: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the ID of a run that was stopped."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "run", interrupt)
+        run(file)
+    return only_run().run_id
+
+
+@pytest.fixture
+def held(stopped: str) -> FileLock:
+    """Hold the lock of the stopped run, as a process does that is about to resume it."""
+    lock = FileLock(lock_of(stopped))
+    assert lock.acquire()
+    return lock
+
+
+def test_resume_of_a_running_run_names_its_process(stopped, held, run):
+    code, out, err = run("--resume", stopped)
+    assert (code, out) == (2, "")
+    assert f"run {stopped[:8]} (small seed 3) is already running: {read_run(stopped).host}" in err
+    assert read_run(stopped).host.startswith("process ")
+    assert "Traceback" not in err
+
+
+def test_a_run_of_another_process_is_awaited_and_taken_over(stopped, held, file, run, trained, monkeypatch):
+    waits = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            held.release()  # the other process ends without a result
+
+    monkeypatch.setattr(tasks.time, "sleep", sleep)
+    code, out, err = run(file, "--json")
+    assert (code, waits, trained) == (0, [tasks.POLL_SECONDS] * 2, [3])
+    assert err.count(f"waiting for small seed 3: run {stopped[:8]} is process ") == 1
+    assert [one.run_id for one in results(out)] == [stopped]
+
+
+def test_other_seeds_are_trained_first(stopped, held, file, run, trained, monkeypatch):
+    monkeypatch.setattr(tasks.time, "sleep", lambda _: held.release())
+    code, out, _ = run(file, "--seeds", "3,4,5", "--json")
+    assert (code, trained) == (0, [4, 5, 3])
+    assert [one.seed for one in results(out)] == [3, 4, 5]
+
+
+def test_another_process_that_is_first_is_awaited(stopped, file, run, trained, monkeypatch):
+    """It takes the run after this one looked, so that only the claim sees it."""
+    lock, looked = FileLock(lock_of(stopped)), tasks._holder
+
+    def late(*arguments: Any) -> Any:
+        found = looked(*arguments)
+        monkeypatch.setattr(tasks, "_holder", looked)
+        lock.acquire()
+        return found
+
+    monkeypatch.setattr(tasks, "_holder", late)
+    monkeypatch.setattr(tasks.time, "sleep", lambda _: lock.release())
+    code, out, _ = run(file, "--json")
+    assert (code, trained) == (0, [3])
+    assert [one.run_id for one in results(out)] == [stopped]
+
+
+def resuming(file: str, run_id: str) -> Job:
+    return Job(load(file), 3, "cpu", resume=run_id)
+
+
+def check_busy(error: object, run_id: str) -> None:
+    assert isinstance(error, BusyError)
+    assert error.run.run_id == run_id
+    assert error.exit_code == 2
+    assert run_id[:8] in error.message
+
+
+def test_busy_crosses_processes(stopped, held, file, tmp_path: Path):
+    error = SerialExecutor().submit(resuming(file, stopped), SilentObserver()).exception()
+    check_busy(error, stopped)
+    check_busy(pickle.loads(pickle.dumps(error)), stopped)
+    assert _portable(error) is error
+    folder = JobFolder(tmp_path)
+    folder.fail(1, error)
+    check_busy(folder.failure(1), stopped)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("processes", [1, 2])
+def test_busy_crosses_real_processes(processes, stopped, held, file):
+    executor = LocalExecutor(["cpu"]) if processes == 1 else SerialExecutor(processes)
+    with executor:
+        future = executor.submit(resuming(file, stopped), SilentObserver())
+        while not future.done():
+            executor.wait()
+        check_busy(future.exception(), stopped)
