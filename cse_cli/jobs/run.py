@@ -121,8 +121,7 @@ def _tasks(jobs: Sequence[Job], *, accept_changed: bool) -> list[Task]:
     by_experiment = defaultdict[str, list[Task]](list)
     for task in tasks.values():
         by_experiment[task.key[0]].append(task)
-    recorded = all_runs()
-    tasks |= {task.key: task for same in by_experiment.values() for task in planned(same, recorded)}
+    tasks |= {task.key: task for same in by_experiment.values() for task in planned(same)}
     return list(tasks.values())
 
 

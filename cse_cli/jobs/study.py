@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 from collections import defaultdict
@@ -139,8 +138,7 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
         _check_names(different.setdefault(cell.hash, cell), cell)
     parse_tags(request.tags)
     recorded = all_runs()
-    runs = _runs(study, list(different.values()), seeds, request)
-    runs = _with_plans(runs, recorded)
+    runs = _with_plans(_runs(study, list(different.values()), seeds, request))
     done = finished([run.task for run in runs], recorded)
     before = {run.key: done[run.task] for run in runs if run.task in done}
     differing = {run.key: run.task.changes(recorded) for run in runs if run.task not in done}
@@ -179,7 +177,7 @@ def _job(study: Study, cell: Cell, seed: int, request: RunRequest) -> Job:
     return request.labelled(job, several=True)
 
 
-def _with_plans(runs: Sequence[StudyRun], recorded: Sequence[RecordedRun]) -> tuple[StudyRun, ...]:
+def _with_plans(runs: Sequence[StudyRun]) -> tuple[StudyRun, ...]:
     """Return runs with the plan of their cell's seeds."""
     by_cell: dict[str, list[StudyRun]] = defaultdict(list)
     for run in runs:
@@ -187,7 +185,7 @@ def _with_plans(runs: Sequence[StudyRun], recorded: Sequence[RecordedRun]) -> tu
     tasks = {
         run.key: task
         for same in by_cell.values()
-        for run, task in zip(same, planned([run.task for run in same], recorded), strict=True)
+        for run, task in zip(same, planned([run.task for run in same]), strict=True)
     }
     return tuple(replace(run, task=tasks[run.key]) for run in runs)
 
@@ -201,6 +199,9 @@ class StudyObserver(SilentObserver):
 
     def begins(self, run: StudyRun, number: int, total: int) -> None:
         """A run starts or is resumed; `total` is how many were to be done at first."""
+
+    def waits(self, run: StudyRun, recorded: RecordedRun) -> None:
+        """Another process does a run, and nothing else is left to do."""
 
     def ended(self, run: StudyRun, result: Result) -> None:
         """A run came to its end."""
@@ -226,14 +227,18 @@ def run_study(plan: StudyPlan, executor: Executor, observer: StudyObserver) -> S
     todo = plan.open if executor.one_by_one else sorted(plan.open, key=_length, reverse=True)
     of_task = {run.task: run for run in todo}
     failures: list[StudyFailure] = []
-    begun = itertools.count(1)
+    begun: list[Task] = []
     ran = 0
 
     def begin(task: Task) -> Observer:
-        observer.begins(of_task[task], next(begun), len(todo))
+        begun.append(task)
+        observer.begins(of_task[task], len(begun), len(todo))
         return observer.observer_of(of_task[task], alone=executor.one_by_one)
 
-    for task, end in run_tasks(list(of_task), executor, begin):
+    def wait_for(task: Task, recorded: RecordedRun) -> None:
+        observer.waits(of_task[task], recorded)
+
+    for task, end in run_tasks(list(of_task), executor, begin, wait_for):
         run = of_task[task]
         if isinstance(end, TrackingError | DiskError):
             raise end
@@ -243,7 +248,7 @@ def run_study(plan: StudyPlan, executor: Executor, observer: StudyObserver) -> S
             failures.append(StudyFailure(run, str(end), end.exit_code, log))
             observer.failed(run.label, end)
         else:
-            ran += 1
+            ran += task in begun
             observer.ended(run, end)
     return StudyOutcome(plan, plan.results(), ran, failures)
 

@@ -19,6 +19,7 @@ from cse_cli.jobs.study import Key, StudyFailure, StudyObserver, StudyOutcome, S
 from cse_cli.jobs.view import scores_in_words
 from cse_cli.recipe.cells import headings, values
 from cse_cli.recipe.files import bare_name
+from cse_cli.runs.index import RecordedRun
 
 
 class StudyScreen(Screen, StudyObserver):
@@ -48,6 +49,10 @@ class StudyScreen(Screen, StudyObserver):
     def begins(self, run: StudyRun, number: int, total: int) -> None:
         """Print which run of how many starts."""
         self.write(f"[bold]run {number} of {total}[/bold] · {escape(run.label)}")
+
+    def waits(self, run: StudyRun, recorded: RecordedRun) -> None:
+        """Print which run of another process is awaited."""
+        self.write(f"waiting for {escape(run.label)}: run {recorded.about.short} is {escape(recorded.host)}")
 
     def ended(self, run: StudyRun, result: Result) -> None:
         """Print that it is done, and how long it took."""

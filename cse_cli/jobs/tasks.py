@@ -83,21 +83,15 @@ def finished(tasks: Iterable[Task], recorded: Sequence[RecordedRun]) -> dict[Tas
     return {task: result for task, result in found if result is not None}
 
 
-def planned(tasks: Sequence[Task], recorded: Sequence[RecordedRun]) -> list[Task]:
-    """Return tasks with the plan of their seeds: the one that is recorded for the same seeds, else a new one.
+def planned(tasks: Sequence[Task]) -> list[Task]:
+    """Return tasks of one experiment, one per seed, with the plan of their seeds. A single seed needs no plan.
 
-    A new plan is recorded with each run before the run starts. A single seed needs no plan.
-
-    Args:
-        tasks: Tasks of one experiment, one per seed.
-        recorded: All recorded runs.
+    The plan is recorded with each run before the run starts. If one is recorded for the same seeds, that one is kept.
     """
     seeds = tuple(sorted(task.job.seed for task in tasks))
     if len(seeds) < 2:
         return list(tasks)
-    plans = (run.about.plan for task in tasks for run in task.same(recorded))
-    plan = next((one for one in plans if one is not None and one.seeds == seeds), None)
-    plan = plan or Plan(seeds=seeds, made=datetime.now(UTC))
+    plan = Plan(seeds=seeds, made=datetime.now(UTC))
     return [replace(task, job=replace(task.job, plan=plan)) for task in tasks]
 
 

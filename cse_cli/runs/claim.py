@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cse_cli.core.identity import Identity
+from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.paths import home
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
 from cse_cli.runs.lock import FileLock
@@ -68,10 +68,11 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
         again: Whether to create a new run although one is finished or unfinished.
     """
     with FileLock(home() / "claims.lock"):
-        if not again:
-            found = same_runs(all_runs(), about.identity, about.seed, about.search, about.trial)
-            if taken := _taken(found):
-                return taken
+        recorded = all_runs()
+        same = same_runs(recorded, about.identity, about.seed, about.search, about.trial)
+        if not again and (taken := _taken(same)):
+            return taken
+        about = about.model_copy(update={"plan": _first_plan(about, recorded)})
         about.write(resolved)
         (lock := FileLock(lock_of(about.run_id))).acquire()
     return Claimed(RunRecord(about, lock), resumed=False)
@@ -107,6 +108,13 @@ def same_runs(
         and (run.about.search, run.about.trial) == (search, trial)
         and not run.about.summary
     ]
+
+
+def _first_plan(about: About, recorded: Iterable[RecordedRun]) -> Plan | None:
+    """Return the first recorded plan of the same seeds, which another process may have made, or the run's own plan."""
+    plans = [run.about.plan for run in recorded if run.about.plan and run.about.identity == about.identity]
+    same = [plan for plan in plans if about.plan and plan.seeds == about.plan.seeds]
+    return min(same, key=lambda plan: plan.made, default=about.plan)
 
 
 def _taken(found: list[RecordedRun]) -> Claim | None:

@@ -72,7 +72,7 @@ def _tasks(search: Search, side: str, recipe: TunedRecipe, seeds: Sequence[int],
         )
         for seed in seeds
     ]
-    return planned([Task(job, known) for job in jobs], all_runs())
+    return planned([Task(job, known) for job in jobs])
 
 
 def _results(tasks: Sequence[Task], request: RunRequest, screen: TuneScreen) -> dict[Task, Result]:

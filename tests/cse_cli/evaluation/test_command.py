@@ -131,5 +131,5 @@ def test_evaluate_refuses(options, says, parts, capsys):
 def test_evaluate_an_unknown_model(capsys):
     code, out, err = evaluate("mini_enn", capsys=capsys)
     assert (code, out) == (3, "")
-    assert "'mini_enn'" in err
+    assert "mini_enn" in err
     assert "Traceback" not in err

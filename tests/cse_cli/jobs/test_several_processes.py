@@ -66,6 +66,7 @@ def check_records() -> None:
     """Check that each run was done once, that nothing is left over, and that no step is missing."""
     assert states() == ["FINISHED"] * RUNS
     assert set(times().values()) == {1}
+    assert len({run.about.plan for run in all_runs()}) == RUNS / 2, "each cell has one plan"
     for run in all_runs():
         assert [step for step, _ in points(run.run_id, "train/loss")] == [1, *range(10, STEPS + 1, 10)]
         assert not list(run.about.path.glob("*.pt"))

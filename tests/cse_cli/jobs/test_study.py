@@ -13,9 +13,13 @@ from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import StudyOutcome, plan_study
 from cse_cli.jobs.study_view import print_outcomes
 from cse_cli.recipe.load import load
+from cse_cli.runs.index import all_runs
+from cse_cli.runs.lock import FileLock
+from cse_cli.runs.record import lock_of
 from cse_cli.training.trainer import Stepper, Taken
 from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.recipe.tiny_study import grid, runs, times
+from tests.records import only_run
 from tests.shrunken import Small, recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
@@ -195,6 +199,26 @@ def test_a_run_that_cannot_go_on_starts_anew(folder, run, home, monkeypatch):
     assert code == 0
     assert "cannot be resumed, so a new one starts: no checkpoint can be used:" in err
     assert [one[2] for one in runs()] == ["FAILED", "FINISHED"]
+
+
+def test_a_run_of_another_process_is_awaited(folder, run, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(Stepper, "take", interrupt)
+        run(grid(folder, "[0.05, 0.1]"))
+    lock = FileLock(lock_of(only_run().run_id))
+    assert lock.acquire()
+    monkeypatch.setattr("cse_cli.jobs.tasks.time.sleep", lambda _: lock.release())
+    code, out, err = run("tiny.toml", "--json")
+    (one,) = studies(out)
+    assert (code, one["ran"]) == (0, 2)
+    host = next(each.host for each in all_runs() if each.about.short in err)
+    assert err.count("waiting for losses.info_nce.temperature=0.05 · seed 0: run ") == 1
+    assert f" is {host}\n" in err
+    assert [each[2] for each in runs()] == ["FINISHED"] * 2
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(

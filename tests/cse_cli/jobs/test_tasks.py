@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from cse_cli.jobs import tasks
 from cse_cli.jobs.distributed import JobFolder
 from cse_cli.jobs.executor import LocalExecutor, SerialExecutor
 from cse_cli.recipe.load import load
-from cse_cli.runs.claim import BusyError
+from cse_cli.runs.claim import BusyError, Claimed, claim
 from cse_cli.runs.index import all_runs, read_run
 from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import lock_of
@@ -87,6 +88,25 @@ def test_the_plan_is_recorded_before_the_first_run_starts(file, run, monkeypatch
     _, out, _ = run(file, "--seeds", "3", "--json")
     assert {one.plan for one in results(out)} == {first.about.plan}
     assert {each.about.plan for each in all_runs()} == {first.about.plan}
+
+
+def test_processes_that_start_together_have_one_plan(file, run, monkeypatch):
+    """Another process made its plan earlier and recorded it after this one had looked."""
+    monkeypatch.setattr(Trainer, "run", interrupt)
+    run(file, "--seeds", "2")
+    first = only_run().about
+    assert first.plan is not None
+    later = first.plan.model_copy(update={"made": first.plan.made + timedelta(seconds=1)})
+    more = {"run_id": "b" * 32, "seed": 1, "plan": later}
+    claimed = claim(first.model_copy(update=more))
+    assert isinstance(claimed, Claimed)
+    claimed.record.close()
+    assert read_run("b" * 32).about.plan == first.plan
+    others = {"run_id": "c" * 32, "seed": 2, "plan": later.model_copy(update={"seeds": (0, 1, 2)})}
+    claimed = claim(first.model_copy(update=others))
+    assert isinstance(claimed, Claimed)
+    claimed.record.close()
+    assert read_run("c" * 32).about.plan.made == later.made
 
 
 def test_more_seeds_are_another_plan(file, run):
