@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cse_cli.core.formatting import counted
 from cse_cli.recipe.completion import complete_recipe, complete_study
+
+if TYPE_CHECKING:
+    from cse_cli.analysis.leaderboard import LeaderboardQuery
 
 LEADERBOARD_EPILOG = (
     "Examples:  cse leaderboard  ·  cse leaderboard --table ifcl/5  ·  cse leaderboard --encoder bert-base --field"
@@ -58,14 +61,20 @@ def leaderboard(
     Of each recipe the configuration with the best dev mean is shown; test scores choose nothing. Without a finished run
     it shows what the papers print, and the commands that put ours beside it.
     """
-    from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, read_finished_runs, score_tables
-    from cse_cli.analysis.leaderboard_view import WRITERS, print_tables, write_page
+    from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables
 
     find_tables(paper, table)  # unknown names are reported before the runs are read
     query = LeaderboardQuery(paper, table, encoder, language, recipe, field, pool is Pool.SETTINGS)
     with _uncollected():
-        runs = read_finished_runs()
-        tables = score_tables(runs, query)
+        _write_leaderboard(query, output, html)
+
+
+def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | None) -> None:
+    from cse_cli.analysis.leaderboard import read_finished_runs, score_tables
+    from cse_cli.analysis.leaderboard_view import WRITERS, print_tables, write_page
+
+    runs = read_finished_runs()
+    tables = score_tables(runs, query)
     if html is not None:
         write_page(tables, html)
         sys.stderr.write(f"{html}: {counted(len(tables), 'table')}\n")

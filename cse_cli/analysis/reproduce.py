@@ -188,7 +188,7 @@ def study_rerun_section(results: Sequence[Result], name: str) -> Section:
     """Return the command that runs a study again."""
     commits = {result.versions.git or "" for result in results} - {""}
     parts: list[Part] = [_commands(next(iter(commits)) if len(commits) == 1 else "", [f"cse run {name}"])]
-    parts.append(Words("Cells that are finished are not run again where the same tracking store is used."))
+    parts.append(Words("Finished cells are not run again in the same state directory."))
     if commits:
         parts.append(Words(_UNCOMMITTED))
     return Section("Run it again", tuple(parts))

@@ -55,7 +55,7 @@ LEGEND: dict[Mark, str] = {
     "incomparable": "not the quantity that is printed (metric, split, aggregate or N): never compared",
     "single seed": "a single seed: no spread is known, so nothing can be said of a difference",
     "test-selected": "state chosen on a test split: optimistic, never compared",
-    "stale": "not the recipe as its file stands today: changed since, or run with --set; never compared",
+    "stale": "the recipe's file describes another experiment today, which no --set explains; never compared",
     "doubtful": "doubtful as printed: see the note",
 }
 

@@ -1,6 +1,8 @@
 """`cse leaderboard` from its arguments to what it writes."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import typer
@@ -8,6 +10,7 @@ from typer.testing import CliRunner
 
 from cse_cli.analysis import command
 from cse_cli.analysis.leaderboard import FinishedRuns
+from cse_cli.core.identity import Identity
 from registry.errors import CseError, UnknownNameError
 from tests.cse_cli.analysis.leaderboard_runs import current, mini, result
 
@@ -160,3 +163,28 @@ def test_a_figure_is_refused_with_what_draws_it(run):
     with pytest.raises(CseError, match="is a figure") as told:
         run("--table", "ifcl/fig4c")
     assert "cse run studies/ifcl_fig4c" in told.value.next_action
+
+
+@pytest.mark.process
+def test_it_imports_neither_torch_nor_a_tracker(home):
+    code = (
+        "import sys; from cse_cli.analysis.leaderboard import *; from cse_cli.analysis.leaderboard_view import *; "
+        "print_tables(score_tables(read_finished_runs(), LeaderboardQuery(field=True))); "
+        "print([name for name in ('torch', 'mlflow', 'sqlalchemy', 'transformers', 'matplotlib', 'pandas', "
+        "'scipy.stats') if name in sys.modules], file=sys.stderr)"
+    )
+    for _ in range(2):  # the first fills the cache of facts, with torch
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.split("\n")[-2] == "[]"
+
+
+def test_pooled_settings_are_asked_for(run):
+    results = [mini(seed, identity=Identity(settings="a", text=str(seed))) for seed in (0, 1)]
+    assert [row["seeds"] for row in shown_rows(run("--format", "json", results=results))] == [[0], [1]]
+    assert [row["seeds"] for row in shown_rows(run("--format", "json", "--pool", "settings", results=results))] == [
+        [0, 1]
+    ]
+
+
+def shown_rows(done):
+    return [row for table in shown(done) for row in table["rows"] if row["source"] == "ours"]

@@ -115,3 +115,18 @@ def test_what_the_file_describes_today_has_no_settings(recipe):
     today = load(recipe).recipe
     one = result(recipe=recipe, recipe_hash=today.hash(), run_id="a")
     assert recipe_status(one) == "current"
+
+
+def test_whether_changes_explain_a_run_is_remembered(recipe, home):
+    run_id = record(recipe(10), 0, overrides=["train.batch_size=8"])
+    recipe(20)
+    assert [marks(row) >= {"stale"} for row in ours()] == [True]
+    (home / "runs" / run_id / "recipe.toml").unlink()  # without it, changes would explain the run
+    assert [marks(row) >= {"stale"} for row in ours()] == [True]
+
+
+def test_a_damaged_memory_is_ignored(recipe, home):
+    record(recipe(10), 0, overrides=["train.batch_size=8"])
+    (home / "cache").mkdir(parents=True, exist_ok=True)
+    (home / "cache" / "variants.json").write_text("[1, 2")
+    assert [marks(row) >= {"stale"} for row in ours()] == [False]
