@@ -31,6 +31,10 @@ Tag = Annotated[
 Experiment = Annotated[
     str | None, typer.Option(help="MLflow experiment; if left out, one for each method and language, and each study.")
 ]
+Patience = Annotated[str, typer.Option(help="Restart a run that reports no progress for this long: 90, 30m or 2h.")]
+AcceptChanged = Annotated[
+    bool, typer.Option("--accept-changed", help="Count finished runs of changed code as finished.")
+]
 
 
 def run(
@@ -48,17 +52,13 @@ def run(
     workers: Workers = None,
     processes: Processes = None,
     on: On = None,
-    patience: Annotated[
-        str, typer.Option(help="Kill and repeat a run that tells nothing for so long: 90, 30m, 2h.")
-    ] = "2h",
+    patience: Patience = "2h",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.")] = False,
     name: Name = None,
     tag: Tag = None,
     experiment: Experiment = None,
     again: Annotated[bool, typer.Option("--again", help="Train again what is finished, as new runs.")] = False,
-    accept_changed: Annotated[
-        bool, typer.Option("--accept-changed", help="Count finished runs of changed code as finished.")
-    ] = False,
+    accept_changed: AcceptChanged = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Train and score recipes, or all cells of studies. Finished runs are shown, not repeated."""
@@ -74,9 +74,7 @@ def run(
     from cse_cli.recipe.study import find_study
 
     request = RunRequest(
-        recipes or [],
-        set_ or [],
-        unset or [],
+        recipes or [], set_ or [], unset or [],
         seed,
         seeds,
         device,
@@ -93,7 +91,7 @@ def run(
         experiment,
         again,
         accept_changed,
-    )
+    )  # fmt: skip
     if here.world > 1:
         among_others(lambda: run_as_rank(request, here))
     is_study = any(find_study(name) for name in request.recipes)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,8 +10,14 @@ from cse_cli.mirrors import follower, mirror, send
 from tests.cse_cli.mirrors.trackers import Memory
 
 
+@pytest.fixture(autouse=True)
+def mlflow_is_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mirror to MLflow, which other tests switch off."""
+    monkeypatch.setenv("CSE_MIRRORS", "mlflow")
+
+
 @pytest.fixture
-def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Memory]]:
+def memory(mlflow_is_on: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Memory]]:
     """Select a tracker in memory, and do not wait for it long."""
     Memory.reset()
     monkeypatch.setenv("CSE_MIRRORS", "memory")

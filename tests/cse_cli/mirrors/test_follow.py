@@ -143,7 +143,7 @@ def test_a_refused_event_is_skipped_with_one_warning(capsys: pytest.CaptureFixtu
 def test_a_deleted_run_is_reported_once_and_sent_again(capsys: pytest.CaptureFixture[str]) -> None:
     record, follower = begun()
     until(lambda: Memory.kinds(record.run_id) == ["started"])
-    Memory.deleted.add(record.run_id)
+    Memory.deleted.add(f"first-{record.run_id}")
     record.metrics({"loss": 1.0}, 1)
     until(lambda: state(record).gone != "")
     record.end("finished")
@@ -163,7 +163,8 @@ def test_a_new_database_gets_every_run_from_the_start() -> None:
     sync_command()
     second, follower = begun()
     until(lambda: Memory.kinds(second.run_id) == ["started"])
-    Memory.database, Memory.deleted = "second", {second.run_id}  # as MLflow finds no run of this ID
+    Memory.deleted = {f"first-{second.run_id}"}  # as MLflow finds no run of this ID
+    Memory.database = "second"
     second.metrics({"loss": 1.0}, 1)
     until(lambda: f"second-{second.run_id}" == state(second).id)
     Memory.deleted = set()

@@ -59,7 +59,7 @@ class Memory(Mirror):
 
     def send(self, events: Sequence[Event]) -> None:
         self._answer()
-        if self.about.run_id in self.deleted:
+        if self.id in self.deleted:
             raise GoneError("it was deleted there")
         if any(event.kind == self.refuses for event in events):
             raise RefusedError("too long")

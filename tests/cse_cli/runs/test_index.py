@@ -182,16 +182,15 @@ def test_a_moved_state_directory_is_read_as_it_is(home: Path, monkeypatch: pytes
 
 
 def test_a_read_only_state_directory_is_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded(result())
-    recorded(end=None).close()
-
     def refuse(path: Path, *_: object) -> None:
         raise OSError(30, "Read-only file system", str(path))
 
     monkeypatch.setattr("cse_cli.runs.cache.write_atomically", refuse)
     monkeypatch.setattr("cse_cli.runs.cache.Cache._append", refuse)
+    recorded(result())
+    recorded(end=None).close()
     assert [run.state for run in again()] == ["LOST", "FINISHED"]
-    assert not (home / "cache").exists()
+    assert not (home / "cache" / "runs.jsonl").exists()
 
 
 def test_without_locks_a_silent_run_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
