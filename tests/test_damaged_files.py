@@ -77,6 +77,9 @@ def world(
         assert cse("run", "small.toml", "--seed", "8", capsys=capsys)[0] == 130
     (killed,) = (path.parent.name for path in (home / "runs").glob("*/checkpoint.pt"))
     assert cse(*SEARCH, capsys=capsys)[0] == 0
+    with monkeypatch.context() as patched:
+        patched.setenv("CSE_MIRRORS", "mlflow")
+        assert cse("runs", "sync", capsys=capsys)[0] == 0
     rows = [line.split("\t") for line in (tmp_path / "pairs.tsv").read_text().splitlines()]
     pairs = [dict(zip(rows[0], (float(row[0]), *row[1:]), strict=True)) for row in rows[1:]]
     (tmp_path / "pairs.csv").write_text("".join(f"{','.join(row)}\n" for row in rows))
@@ -142,7 +145,8 @@ def look(file: File, folder: Path, capsys: pytest.CaptureFixture[str]) -> Seen:
     """Run a file's commands, and say what came of them."""
     told, out = "", ""
     for number, command in enumerate(file.commands, start=1):
-        with warnings.catch_warnings(record=True) as warned:
+        with warnings.catch_warnings(record=True) as warned, pytest.MonkeyPatch.context() as patched:
+            patched.setenv("CSE_MIRRORS", "mlflow" if command[0] == "runs" else "none")
             warnings.simplefilter("always", UserWarning)
             try:
                 code, out, err = cse(*command, capsys=capsys)

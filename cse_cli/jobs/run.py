@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from time import monotonic, sleep
 
 import torch.distributed as dist
-from rich.markup import escape
 
 from cse_cli.core.console import Observer, RunLines, Screen, SilentObserver, print_error, to_json
 from cse_cli.core.devices import choose
@@ -24,11 +23,13 @@ from cse_cli.jobs.study_view import StudyScreen, print_outcomes, print_study_pla
 from cse_cli.jobs.tasks import Task, finished, planned, run_tasks
 from cse_cli.jobs.view import (
     describe_run,
+    finished_line,
     next_steps,
     print_plans,
     print_results,
     shown_metrics,
     summary_line,
+    waiting_line,
     write_plans,
     write_results,
 )
@@ -84,7 +85,7 @@ def run_all(
     ends: dict[Task, Result | CseError] = {**done}
     with Screen(quiet=quiet) as screen:
         for task, result in done.items():
-            screen.write(_finished_line(task, result))
+            screen.write(finished_line(task.job.name, result))
         if len(ends) < len(tasks):
             _run_left(tasks, ends, placement, screen)
     return [ends[task] for task in tasks]
@@ -99,7 +100,7 @@ def _run_left(tasks: Sequence[Task], ends: dict[Task, Result | CseError], placem
             return screen if alone else RunLines(task.job.name, screen.console)
 
         def wait_for(task: Task, run: RecordedRun) -> None:
-            screen.write(f"waiting for {escape(task.job.name)}: run {run.about.short} is {escape(run.host)}")
+            screen.write(waiting_line(task.job.name, run))
 
         for task, end in run_tasks([task for task in tasks if task not in ends], executor, begin, wait_for):
             ends[task] = end
@@ -123,12 +124,6 @@ def _tasks(jobs: Sequence[Job], *, accept_changed: bool) -> list[Task]:
         by_experiment[task.key[0]].append(task)
     tasks |= {task.key: task for same in by_experiment.values() for task in planned(same)}
     return list(tasks.values())
-
-
-def _finished_line(task: Task, result: Result) -> str:
-    """Return which run is finished and is not repeated."""
-    run = f"run {str(result.run_id)[:8]} of {result.finished.astimezone():%Y-%m-%d %H:%M}"
-    return f"{escape(task.job.name)} is finished: {run}. To train it again: --again"
 
 
 def _download(recipes: Iterable[Recipe], screen: Screen, resume: str | None = None) -> None:

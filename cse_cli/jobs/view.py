@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.markup import escape
 from rich.text import Text
 
 from cse_cli.analysis.reproductions import compare_with_reproductions
@@ -15,6 +16,7 @@ from cse_cli.core.formatting import counted, duration
 from cse_cli.core.paths import runs as run_folders
 from cse_cli.core.results import Result, Scores, headlines, metric_value
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
+from cse_cli.runs.index import RecordedRun
 from cse_cli.training.build import Prepared
 from registry import EVALUATORS
 from registry.papers import AVERAGE
@@ -132,6 +134,17 @@ def summary_line(result: Result, number: int, total: int, seconds_left: float = 
     parts = [f"run {number} of {total}", f"{result.recipe} seed {result.seed}", *scores_in_words(result)]
     left = [f"about {duration(seconds_left)} left"] if seconds_left else []
     return " · ".join([*parts, duration(result.seconds), *left])
+
+
+def finished_line(name: str, result: Result) -> str:
+    """Return which run is finished and is not repeated, in Rich's markup."""
+    run = f"run {str(result.run_id)[:8]} of {result.finished.astimezone():%Y-%m-%d %H:%M}"
+    return f"{escape(name)} is finished: {run}. To train it again: --again"
+
+
+def waiting_line(name: str, run: RecordedRun) -> str:
+    """Return which run of another process is waited for, in Rich's markup."""
+    return f"waiting for {escape(name)}: run {run.about.short} is {escape(run.host)}"
 
 
 def scores_in_words(result: Result) -> list[str]:
