@@ -37,6 +37,10 @@ _BUILT_IN = frozenset({"registry", "cse_cli"})
 """Top-level packages of this distribution. A script in the same folder does not count them as its helpers."""
 
 
+_FETCHING = frozenset({"registry.errors", "registry.hub", "registry.paths", "registry.repository", "registry.transfer"})
+"""Modules that fetch files and report errors. They do not count: what they fetch has digests of its own."""
+
+
 @dataclass(frozen=True)
 class _Module:
     """A module that was found.
@@ -131,7 +135,7 @@ def _used_by(start: _Module) -> Iterator[str]:
     while waiting:
         use = waiting.pop()
         name, taken = use
-        if use in seen or (module := _find(name)) is None:
+        if use in seen or name in _FETCHING or (module := _find(name)) is None:
             continue
         seen.add(use)
         code = _code(module)

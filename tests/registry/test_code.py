@@ -220,3 +220,12 @@ def test_modules_have_a_digest_and_must_exist(plug):
     assert modules_digest(["plug"]) != before
     with pytest.raises(CseError, match=r"plug\.gone"):
         modules_digest(["plug.gone"])
+
+
+def test_modules_that_fetch_do_not_count():
+    from registry import ENCODERS
+    from registry.code import _find
+
+    used = {line.partition(" ")[0] for line in _used_by(_find(ENCODERS["transformer"].cls.__module__))}
+    assert {"registry.encoders.transformer", "registry.models"} <= used
+    assert not {"registry.hub", "registry.transfer", "registry.errors"} & used
