@@ -59,8 +59,9 @@ def run(
     device: str = "auto",
     workers: int | None = None,
     progress: bool = True,
+    again: bool = False,
 ) -> list[Result]:
-    """Train and score recipes, record each run in MLflow, and return the results in the order asked for.
+    """Train, score and record recipes, and return the results in the requested order. Finished runs are not repeated.
 
     Args:
         names: Names or files of recipes.
@@ -70,6 +71,7 @@ def run(
         device: "auto", "cpu", "cuda" or "cuda:N".
         workers: How many runs at once, each in a process; None is one a CUDA device.
         progress: Show on stderr how runs go.
+        again: Train again what is finished, as new runs.
 
     Raises:
         CseError: A recipe is not valid or misses data; raised before the first run starts. Or a run failed, after the
@@ -84,6 +86,7 @@ def run(
         device=device,
         workers=workers,
         quiet=not progress,
+        again=again,
     )
     jobs = request.jobs()
     ends = run_all(jobs, choose_placement(jobs, request), quiet=request.quiet)
@@ -133,6 +136,7 @@ def leaderboard(
     language: str | None = None,
     recipe: str | None = None,
     field: bool = False,
+    pool: bool = False,
 ) -> list[ScoreTable]:
     """Return finished runs beside the papers' rows.
 
@@ -143,12 +147,14 @@ def leaderboard(
         language: Only this language.
         recipe: Only runs of this recipe, every configuration of it.
         field: The field's public leaderboard too.
+        pool: Merge experiments with the same settings, although text, weights or code differ.
 
     Raises:
         UnknownNameError: There is no such paper, table or encoder.
     """
     find_tables(paper, table)
-    return score_tables(read_finished_runs(), LeaderboardQuery(paper, table, encoder, language, recipe, field))
+    query = LeaderboardQuery(paper, table, encoder, language, recipe, field, pool)
+    return score_tables(read_finished_runs(), query)
 
 
 def to_frame(found: Sequence[Result] | Sequence[Scored] | Sequence[ScoreTable] | ScoreTable) -> DataFrame:

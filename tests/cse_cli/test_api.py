@@ -43,6 +43,15 @@ def test_a_run_its_model_its_scores_and_its_leaderboard(file: Path) -> None:
     assert list(lines[lines["source"] == "ours"]["seeds"]) == [2]
 
 
+def test_finished_runs_are_returned_unless_they_run_again(file: Path) -> None:
+    first, second, third = (
+        cse_cli.run(file, device="cpu", progress=False, again=again)[0] for again in (False, False, True)
+    )
+    assert second == first
+    assert third.run_id != first.run_id
+    assert third.last_state == first.last_state
+
+
 def test_a_recipe_with_settings_and_without_keys(file: Path) -> None:
     loaded = cse_cli.load_recipe(file, {"train.steps": 7, "title": 'a "title"'}, remove=["evaluate.select"])
     assert (loaded.recipe.train.steps, loaded.recipe.title, loaded.recipe.evaluate.select) == (7, 'a "title"', None)
