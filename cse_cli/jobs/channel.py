@@ -49,11 +49,11 @@ def tell_through(connection: Connection[Any, Any]) -> Tell:
     """Return how calls are sent through a connection of `multiprocessing`."""
 
     def tell(call: Call) -> Exception | None:
-        connection.send(call)
         try:
+            connection.send(call)
             return connection.recv() if call.asks else None
-        except EOFError:
-            raise BrokenPipeError("the driver is gone") from None  # as if it could not be sent: the run is KILLED
+        except (EOFError, ConnectionError):  # a driver that was killed with unread calls resets the connection
+            raise BrokenPipeError("the driver has exited") from None  # by which the run is STOPPED
 
     return tell
 

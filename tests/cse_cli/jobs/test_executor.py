@@ -14,6 +14,7 @@ import pytest
 
 from cse_cli.core.console import Pruned, RunInfo, SilentObserver
 from cse_cli.core.results import Result
+from cse_cli.jobs.channel import Call, tell_through
 from cse_cli.jobs.executor import PATIENCE_SECONDS, Executor, LocalExecutor, SerialExecutor, as_ended
 from cse_cli.recipe.load import load
 from cse_cli.runs.index import read_run
@@ -243,3 +244,16 @@ class TestLocalExecutor:
         assert isinstance(error, CseError)
         assert error.exit_code == 1
         assert "Error: " in error.message
+
+
+@pytest.mark.parametrize("error", [EOFError, ConnectionResetError])
+def test_a_driver_that_exits_before_it_replies_breaks_the_pipe(error):
+    class Reset:
+        def send(self, call):
+            pass
+
+        def recv(self):
+            raise error
+
+    with pytest.raises(BrokenPipeError):
+        tell_through(Reset())(Call("started", (), asks=True))
