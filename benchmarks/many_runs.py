@@ -65,7 +65,7 @@ class Experiment:
 
 
 def experiments() -> Iterator[Experiment]:
-    """Yield what small recipes and small studies ask for."""
+    """Yield the experiments of small recipes and small studies."""
     for name in all_recipes():
         if name.startswith("mini/"):
             yield _experiment(load(name), "")

@@ -20,7 +20,7 @@ StatusOf = Callable[[Result], RecipeStatus]
 ChangesOf = Mapping[str, Sequence[str]]
 """Run → what its `--set` and `--unset` changed."""
 TRAINING = "training"
-"""Fingerprint that is no evaluation data."""
+"""Name of the fingerprint of the training text, which is not evaluation data."""
 POOLED = (
     "--pool settings: runs with equal settings are one row, also if text, weights or code differ; of each seed the run "
     "that finished last"
@@ -129,7 +129,7 @@ def configurations(
 ) -> list[Configuration]:
     """Return the runs of each experiment together; scores on different evaluation data are never together.
 
-    A run with another model than its recipe's answers no printed row.
+    A run with another model than its recipe's reproduces no reported row.
 
     Args:
         results: Finished runs.
@@ -181,7 +181,7 @@ class _Groups:
         return self._statuses[key]
 
     def with_papers(self, key_of: Callable[[Result], str]) -> Iterable[tuple[Result, PaperRow | None]]:
-        """Yield runs with the printed row that they answer: that of a later run too, if the recipe got it later."""
+        """Yield runs with the reported row that they reproduce, or that a later run of theirs reproduces."""
         rows = [None if self.status(result) == "other_model" else result.paper for result in self._results]
         newest = {key_of(run): row for run, row in zip(self._results, rows, strict=True) if row is not None}
         for result, own in zip(self._results, rows, strict=True):

@@ -34,7 +34,7 @@ def remembered(what: str, files: Sequence[Path], compute: Callable[[], str]) -> 
     A cache that is damaged or cannot be written is not used: the value is computed.
 
     Args:
-        what: What the value is, with everything but the files that decides it.
+        what: Name of the value, with everything that decides it apart from the files.
         files: The files, none of which needs to be read to see whether it changed.
         compute: Returns the value.
     """
@@ -67,7 +67,7 @@ def _read(cache: Path) -> _Known:
 
 
 def _write(cache: Path, known: _Known) -> None:
-    """Write what is known, with what other processes have written, without files that are gone."""
+    """Write what is known, with what other processes have written, without files that no longer exist."""
     together = {**_read(cache), **known}
     kept = {key: value for key, value in together.items() if all(map(os.path.exists, key.split("\n")[1:]))}
     with suppress(OSError):

@@ -33,7 +33,7 @@ def judge_together(families: Sequence[Sequence[float | None]]) -> list[list[Corr
 
     Each family has an equal share of the level. Its first hypothesis is tested first. If it is rejected, the others are
     tested by Holm's procedure. A family in which all are rejected leaves its share to the others. The probability of
-    any false rejection is at most the level, whichever of the hypotheses are true and however they depend on each
+    any false rejection is at most the level, for any set of true hypotheses and however they depend on each
     other. With families of one hypothesis this is Holm's procedure, and so is a family whose first has no p-value.
 
     Source: Bretz, Maurer, Brannath and Posch (2009), Statistics in Medicine 28, Algorithm 1 and its adjusted p-values;

@@ -99,7 +99,7 @@ def identify_known(recipe: Recipe, text: str | None = None) -> Known:
         text: As `identify` takes it.
 
     Raises:
-        CseError: The text, a file or a data set is here, but cannot be read.
+        CseError: If the text, a file or a data set exists, but cannot be read.
     """
     return Known(
         settings=recipe.hash(),
@@ -118,7 +118,7 @@ def _code(recipe: Recipe) -> dict[str, str]:
 def engine_digest(recipe: Recipe) -> str:
     """Return the digest of the code that trains and scores: `ENGINE`, and the recipe's evaluators.
 
-    It is no part of the identity. It is shown if it differs.
+    It is not part of the identity. It is shown if it differs.
     """
     evaluators = sorted({code_digest(EVALUATORS[part.name].cls) for part in recipe.evaluators.values()})
     return hashlib.sha256(" ".join([modules_digest(ENGINE), *evaluators]).encode()).hexdigest()
@@ -148,7 +148,7 @@ def _text(recipe: Recipe) -> str | None:
 def _weights(recipe: Recipe) -> Iterator[tuple[str, str | None]]:
     """Yield place → digest of every model, file and data set that a part names, apart from the training text.
 
-    Of evaluators only models count: their files and data sets have fingerprints of their own in the result.
+    Of evaluators only models count: their files and data sets have separate fingerprints in the result.
     """
     for place, registry, part in parts_with_places(recipe):
         wanted = [one for one in of_part(place, registry[part.name], part.params) if one.name != EVALUATED]

@@ -16,10 +16,11 @@ EPILOG = (
 )
 
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Runs at once, of a study, recipes or seeds; one a CUDA device if left out.")
+    int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per CUDA device.")
 ]
 Processes = Annotated[
-    int | None, typer.Option(min=1, help="Processes that share each run and its batch; one a CUDA device if left out.")
+    int | None,
+    typer.Option(min=1, help="Number of processes that share each run. Default: one per CUDA device."),
 ]
 On = Annotated[
     str | None, typer.Option(metavar="CLUSTER", help="Run on a Ray cluster: auto, ray://… or local-cluster.")
@@ -53,7 +54,7 @@ def run(
     processes: Processes = None,
     on: On = None,
     patience: Patience = "2h",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
     name: Name = None,
     tag: Tag = None,
     experiment: Experiment = None,

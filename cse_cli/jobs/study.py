@@ -55,14 +55,14 @@ class StudyRun:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What a study asks for.
+    """Plan of a study.
 
     Args:
         name: As the command line has it.
         runs: Each different one once, seed by seed: an unfinished study has whole tables of few seeds, not a few rows.
         before: Finished runs with their results.
         changed: Runs that are finished with other text, weights or code only, with the differences.
-        request: What was asked for, with the names and tags of runs.
+        request: Options of the command, with the names and tags of runs.
     """
 
     name: str
@@ -95,7 +95,7 @@ class StudyFailure:
 
     Args:
         message: Why, and what to do.
-        log: What the run wrote, where it had begun.
+        log: Log of the run, or None if it had not started.
     """
 
     run: StudyRun
@@ -106,7 +106,7 @@ class StudyFailure:
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """What is there after a study has run.
+    """Outcome of a study.
 
     Args:
         results: Everything finished, by recipe hash and in order of seed.
@@ -191,10 +191,10 @@ def _with_plans(runs: Sequence[StudyRun]) -> tuple[StudyRun, ...]:
 
 
 class StudyObserver(SilentObserver):
-    """Is told of a study's progress."""
+    """Observer of a study's progress, which shows nothing."""
 
     def observer_of(self, run: StudyRun, *, alone: bool) -> Observer:  # noqa: ARG002 - a screen uses them
-        """Return who is told how a run goes; `alone`: no other one runs meanwhile."""
+        """Return the observer of a run. `alone` is whether no other run is in parallel."""
         return self
 
     def begins(self, run: StudyRun, number: int, total: int) -> None:
@@ -204,7 +204,7 @@ class StudyObserver(SilentObserver):
         """Another process does a run, and nothing else is left to do."""
 
     def ended(self, run: StudyRun, result: Result) -> None:
-        """A run came to its end."""
+        """A run finished."""
 
     def failed(self, what: str, error: Exception) -> None:
         """A run could not be done."""

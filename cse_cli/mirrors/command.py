@@ -20,10 +20,10 @@ UI_EPILOG = "Examples:  cse ui  ·  cse ui --port 5555 --no-browser"
 
 def sync(
     again: Annotated[
-        bool, typer.Option("--again", help="Also send runs anew that were deleted in the tracker.")
+        bool, typer.Option("--again", help="Also send runs again that were deleted in the tracker.")
     ] = False,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Send all runs anew, to a new database if it is on this machine.")
+        bool, typer.Option("--rebuild", help="Send all runs again, to a new database if it is on this machine.")
     ] = False,
 ) -> None:
     """Send to MLflow, or to the mirrors in CSE_MIRRORS, what they lack of the runs."""

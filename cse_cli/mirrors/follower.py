@@ -1,4 +1,4 @@
-"""Sends a run at work to its mirrors, each from a thread of the run's process.
+"""Sends a running run to its mirrors, each from a thread of the run's process.
 
 Signals are handled in the main thread, so none interrupts a call to a tracker; and training does not wait for one.
 """
@@ -28,7 +28,7 @@ _complete: set[tuple[Path, str]] = set()
 
 
 class Follower:
-    """Sends a run at work to its mirrors until `close`.
+    """Sends a running run to its mirrors until `close`.
 
     Args:
         about: What the run is.
@@ -52,7 +52,7 @@ class Follower:
 
 
 def follow(about: About) -> Follower:
-    """Send a run to the mirrors in `CSE_MIRRORS` while it is at work.
+    """Send a run to the mirrors in `CSE_MIRRORS` while it runs.
 
     Raises:
         UnknownNameError: If there is no mirror of a name.

@@ -38,8 +38,8 @@ class Pulled:
     """What was pulled.
 
     Args:
-        new: Number of runs that are here now.
-        known: Number of runs that were here before.
+        new: Number of runs that were copied.
+        known: Number of runs that existed before.
         unusable: Number of runs without a readable record.
     """
 
@@ -49,10 +49,10 @@ class Pulled:
 
 
 def pull(address: str) -> Pulled:
-    """Copy the finished runs of `cse` from an MLflow server. Runs that are here already are left as they are.
+    """Copy the finished runs of `cse` from an MLflow server. Runs that exist already stay unchanged.
 
     Raises:
-        TrackingError: If the server does not answer.
+        TrackingError: If the server does not respond.
     """
     client, counts = open_store(address).client, {"new": 0, "known": 0, "unusable": 0}
     origin = without_password(address)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from cse_cli.core.paths import runs
 from cse_cli.runs.record import MODEL, RECIPE
 from registry.errors import CseError
+from registry.model_files import sha256_of
 from registry.paths import write_atomically
 
 MODEL_DIGESTS = "model.sha256"
@@ -23,7 +23,7 @@ def model_of_run(run: str) -> str | None:
 def note_model_digests(folder: Path) -> str:
     """Write the digests of the model in the directory of a run, and return the contents of the file."""
     files = sorted(file for file in (folder / MODEL).rglob("*") if file.is_file() and file.name != "README.md")
-    text = "".join(f"{_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    text = "".join(f"{sha256_of(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
     write_atomically(folder / MODEL_DIGESTS, text)
     return text
 
@@ -43,15 +43,10 @@ def checked_model_of_run(run: str) -> str | None:
         with notes.open(encoding="utf-8", errors="replace") as lines:
             for digest, _, name in (line.rstrip("\n").partition("  ") for line in lines):
                 file = notes.parent / name
-                if not file.is_file() or _sha256(file) != digest:
+                if not file.is_file() or sha256_of(file) != digest:
                     what = "changed after the run" if file.is_file() else "is missing"
                     raise CseError(
                         f"{file} {what}: its SHA-256 is not that in {notes}",
                         f"restore it from a backup, or train again: cse run {notes.with_name(RECIPE)}",
                     )
     return found
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
